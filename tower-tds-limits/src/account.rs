@@ -13,14 +13,14 @@ use tokio::time::Instant;
 use tower_tds_outcome::Outcome;
 
 use self::{
-    reactions::{Begins, Pace, Reactions, Sockets, data_sockets, is_within},
+    reactions::{Pace, Reactions, data_sockets, is_within},
     times::{Octave, Times},
 };
 use crate::{
     clock::{self, Epoch, Tick, nanos},
     error::WaitCause,
-    limits::{Limits, Proof, Quota, Share, TIMED_OUT},
-    rule::{QuotaRules, later},
+    limits::{Limits, Proof, Quota, Share},
+    rule::QuotaRules,
     wait::{Deadline, Limit, Line, Opens, Terms},
 };
 
@@ -60,16 +60,6 @@ pub(crate) struct Grant {
     until: Tick,
 }
 
-/// Effect of a response.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ResponseEffect {
-    pub(crate) proven: bool,
-    /// Whether the response has restored the rate.
-    pub(crate) restored: bool,
-    /// Time since the grant.
-    pub(crate) took: u64,
-}
-
 // === impl Account ===
 
 impl Account {
@@ -100,11 +90,6 @@ impl Account {
             .unwrap_or_default()
     }
 
-    /// Returns the most that can have been counted in any interval of the first quota, so far.
-    pub(crate) fn certificate(&self) -> u64 {
-        self.rules.first().map_or(0, QuotaRules::most_live)
-    }
-
     /// Returns the first quota as it applies now, and until when it is lowered at least.
     pub(crate) fn believed(&self) -> (Quota, Option<Instant>) {
         let until = self.reactions.slow_until();
@@ -118,34 +103,33 @@ impl Account {
         self.instant(self.reactions.silence(now)?)
     }
 
-    /// Returns what is closed for sockets, and until when.
-    pub(crate) fn sockets(&self) -> Sockets {
-        let lowered = self.reactions.most_sockets(self.most_sockets());
-        Sockets {
-            connects_at: self.instant(self.reactions.connects_at),
-            lowered: lowered.and_then(|(most, until)| Some((most, self.instant(until)?))),
-        }
+    /// Returns what 416s have left of the sockets, and until when, if they have lowered them.
+    pub(crate) fn sockets(&self) -> Option<(u32, Instant)> {
+        let (most, until) = self.reactions.most_sockets(self.most_sockets())?;
+        Some((most, self.instant(until)?))
     }
 
-    /// Records what a refusal closes and lowers.
+    /// Records a 423. Returns the first quota as it applies from now on, if that has lowered it.
     #[cold]
-    pub(crate) fn react(
-        &mut self,
-        now: Instant,
-        grant: Grant,
-        outcome: Outcome,
-        too_many: bool,
-    ) -> Begins {
+    pub(crate) fn lower_rate(&mut self, now: Instant, grant: Grant) -> Option<Quota> {
         let now = self.advance(now);
-        let begins = self.reactions.on(outcome, now, grant.at, too_many);
-        if begins == Begins::LowerRate {
+        let lowered = self.reactions.lower_rate(now, grant.at);
+        lowered.then(|| {
             self.keep(now);
-        }
-        begins
+            self.believed().0
+        })
     }
 
-    /// Records a response head, which proves the request under [`Proof::Head`](crate::Proof::Head). An
-    /// accepted one may restore the rate.
+    /// Records a 416. Returns whether it lowers the limit of sockets: it does not if there are
+    /// `too_many` already.
+    #[cold]
+    pub(crate) fn lower_sockets(&mut self, now: Instant, grant: Grant, too_many: bool) -> bool {
+        let now = self.advance(now);
+        self.reactions.lower_sockets(now, grant.at, too_many)
+    }
+
+    /// Records a response head, which proves the request under [`Proof::Head`](crate::Proof::Head).
+    /// Returns whether it has restored the rate, as an accepted one may.
     #[inline]
     pub(crate) fn prove_by_head(
         &mut self,
@@ -153,41 +137,24 @@ impl Account {
         grant: Grant,
         outcome: Outcome,
         whole: bool,
-    ) -> ResponseEffect {
+    ) -> bool {
         let now = self.advance(now);
         let is_evidence = is_within(outcome);
         let restored = is_evidence && self.reactions.restore_rate(now);
         if restored {
             self.keep(now);
         }
-        let took = now.since(grant.at);
         // Gateways refuse sooner than the service behind them answers.
         if is_evidence && (whole || !grant.has_body) {
-            self.learn_at(now, grant, took, false);
+            self.learn_at(now, grant, now.since(grant.at), false);
         }
-        let ends = whole || self.limits.proof == Proof::Head;
-        // The service behind the gateway may still begin the request, and end it at any time.
-        let begins_late = outcome == Outcome::GatewayTimedOut;
-        let proven = ends || begins_late;
-        if begins_late {
-            let rest = if ends {
-                Duration::ZERO
-            } else {
-                self.limits.lost_after
-            };
-            let until = now.plus(nanos(TIMED_OUT + rest));
-            self.pending.push(Reverse((until, grant)));
-        } else if ends {
+        if whole || self.limits.proof == Proof::Head {
             self.prove(now, grant, is_evidence);
         }
         if whole {
             self.end();
         }
-        ResponseEffect {
-            proven,
-            restored,
-            took,
-        }
+        restored
     }
 
     /// Records the end of a response body. It proves the request, if the head did not.
@@ -213,7 +180,7 @@ impl Account {
         };
         if counts && !grant.is_front {
             let took = took.min(grant.until.since(grant.at));
-            self.times.learn(grant.octave, took, now);
+            self.times.learn(grant.octave, took);
         }
     }
 
@@ -312,8 +279,11 @@ impl Account {
             return (Tick::NEVER, WaitCause::InFlight);
         }
         let rules = self.rules.iter_mut().map(|rules| rules.opens_at(seen));
-        let rules = rules.fold((Tick::ZERO, WaitCause::Window), later);
-        later(rules, closed)
+        let opens = rules.fold(Tick::ZERO, Tick::max);
+        if closed.0 > opens {
+            return closed;
+        }
+        (opens, WaitCause::Rate)
     }
 
     /// Returns the limit of sockets, before any refusal.
@@ -413,7 +383,7 @@ impl Account {
     #[cold]
     fn may_open_at(&self, cause: WaitCause) -> Tick {
         let probes = self.rules.iter().map(|rules| rules.probes_at(self.seen));
-        let probe = probes.min().filter(|_| cause == WaitCause::Bucket);
+        let probe = probes.min().filter(|_| cause == WaitCause::Rate);
         self.next_pending_at().min(probe.unwrap_or(Tick::NEVER))
     }
 
@@ -463,19 +433,14 @@ impl Limit for Account {
         }
     }
 
-    fn is_idle(&self) -> bool {
-        self.in_flight == 0
-    }
-
     #[cold]
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause {
         self.advance(now);
         self.opens_at(line).1
     }
 
-    fn usual(&mut self, deadline: &Deadline, now: Instant) -> Option<Duration> {
-        let now = self.advance(now);
-        self.times.usual(Octave::of(Some(deadline)), now)
+    fn usual(&self, deadline: &Deadline) -> Option<Duration> {
+        self.times.usual(Octave::of(Some(deadline)))
     }
 }
 

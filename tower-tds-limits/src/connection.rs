@@ -20,7 +20,7 @@ use tower_service::Service;
 pub use self::io::LimitedIo;
 use crate::{
     clock,
-    error::{BoxError, Error},
+    error::{BoxError, Error, Kind},
     limiter::Limiter,
     sockets::ConnectionPermit,
     wait::{Terms, waiter::Waiter},
@@ -86,12 +86,12 @@ pub struct ConnectionLimitLayer {
 ///
 /// # Waits
 /// If a connection becomes idle while your pool is still connecting, the pool uses it instead, and the
-/// connect may be left waiting for its permit. Therefore each connect waits for at most 35 s, unless you set [`Limits::max_wait`](crate::Limits::max_wait). With
+/// connect may be left waiting for its permit. Therefore each connect waits for at most 35 s. With
 /// one host and the default of [`Limits::in_flight`](crate::Limits::in_flight), a request waits that
 /// long only if the server does not close its sockets.
 ///
 /// # After a 416
-/// No connect begins for a second. For ten minutes the limit is a sixth lower, and at most as many
+/// For ten minutes the limit is a sixth lower, and at most as many
 /// requests are in flight as data connections may be open. Each further 416 lowers the limit by
 /// another sixth, down to one. It lowers nothing if it comes within that second, because its request
 /// was sent earlier, or while more sockets are open than the limit allows. This layer does not close
@@ -110,9 +110,8 @@ pub struct ConnectionLimitLayer {
 /// Clones share the limiter; a clone has no permit and no place in the queue.
 ///
 /// # Errors
-/// Errors are boxed, as pools require. You get an [`Error`] when the wait reaches
-/// [`Limits::max_wait`](crate::Limits::max_wait), 35 s by default, and otherwise the connector's own
-/// error.
+/// Errors are boxed, as pools require. You get an [`Error`] when the wait reaches its 35 s, and otherwise
+/// the connector's own error.
 ///
 /// # Panics
 /// If you `call` without a `poll_ready` that was ready: "`poll_ready` must return Ready before
@@ -228,13 +227,13 @@ async fn permit(limiter: Limiter) -> Result<ConnectionPermit, Error> {
     let (stack, since) = (&limiter.stack, clock::now());
     let mut waiter = Waiter::new(&stack.connections, stack.line);
     let passes = poll_fn(|cx| waiter.poll_pass(cx, clock::now(), &Terms::NONE));
-    let longest = limiter.limits().max_wait.unwrap_or(LONGEST_WAIT);
-    if let Ok(Ok(line)) = timeout(longest, passes).await {
+    if let Ok(Ok(line)) = timeout(LONGEST_WAIT, passes).await {
         return Ok(ConnectionPermit::new(&stack.connections, line));
     }
     let now = clock::now();
     let waited = now.saturating_duration_since(since);
-    Err(Error::timed_out(waiter.wait(now).cause, waited))
+    let (cause, _) = waiter.wait(now);
+    Err(Error::new(Kind::TimedOut, cause, Some(waited)))
 }
 
 /// Connects with a permit, which stays with the socket.
@@ -242,7 +241,7 @@ async fn permit(limiter: Limiter) -> Result<ConnectionPermit, Error> {
 /// If this future is dropped, its permit is kept for a second: see [`ConnectionPermit`].
 async fn connect<T>(
     connecting: impl Future<Output = Result<T, BoxError>>,
-    permit: ConnectionPermit,
+    mut permit: ConnectionPermit,
 ) -> Result<LimitedIo<T>, BoxError>
 where
     T: Read + Write + Send + Unpin + 'static,
@@ -251,7 +250,7 @@ where
         Ok(socket) => Ok(LimitedIo::new(socket, permit)),
         Err(error) => {
             if is_over(&error) {
-                permit.release();
+                permit.give_back(clock::now());
             }
             Err(error)
         }

@@ -8,7 +8,7 @@ use tower_tds_outcome::{Cause, Outcome, Resend, Rough, Secrets, Sent};
 ///
 /// | predicate | what happened | what to do |
 /// |---|---|---|
-/// | [`is_timeout`](Self::is_timeout) | the call reached [`max_wait`](crate::Limits::max_wait), its deadline, or [`answer_timeout`](crate::RequestLimitLayer::answer_timeout) | make fewer calls at once, or allow more time |
+/// | [`is_timeout`](Self::is_timeout) | the call reached its deadline or [`answer_timeout`](crate::RequestLimitLayer::answer_timeout), or a connect its longest wait | make fewer calls at once, or allow more time |
 /// | [`is_rejected`](Self::is_rejected) | the queue is full, the pause is too long, or too little time was left at its turn | try again after [`retry_after`](Self::retry_after) |
 /// | [`is_deadline`](Self::is_deadline) | one of the two above, because of the call's own deadline | do not try again within the same deadline |
 /// | none | the service below failed | handle the [source](error::Error::source) |
@@ -33,9 +33,9 @@ struct Limited {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     TimedOut,
-    Unanswered,
+    /// Timed out at its deadline.
     Deadline,
     Rejected,
     /// Rejected because of its deadline.
@@ -48,12 +48,8 @@ enum Kind {
 pub enum WaitCause {
     /// Readiness of the inner service, for example until it has a token.
     Readiness,
-    /// Permit of a quota whose permits are all live.
-    Window,
-    /// Room in a sliding-window counter.
-    Counter,
-    /// Room in a leaky bucket.
-    Bucket,
+    /// Permit of a quota.
+    Rate,
     /// Place among the requests in flight: [`Limits::in_flight`](crate::Limits::in_flight).
     InFlight,
     /// End of the silence after a 423 or a 416.
@@ -65,30 +61,20 @@ pub enum WaitCause {
     Connection,
     /// Response head, after the request was sent.
     Response,
-    /// [`Share`](crate::Share) of the limits, because the last one is empty or has ended.
-    Share,
-    /// [`Share`](crate::Share) of the limits, which was not renewed because of this
+    /// [`Share`](crate::Share) of the limits, because the last one is empty or has ended, perhaps because of this
     /// [fault](crate::Limiter::set_share).
-    Store(&'static str),
-}
-
-/// Cause of a wait, and how much of it is left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RemainingWait {
-    pub(crate) cause: WaitCause,
-    /// How long until the limit opens, if that is known.
-    pub(crate) left: Option<Duration>,
+    Share(Option<&'static str>),
 }
 
 // === impl Error ===
 
 impl Error {
-    fn new(kind: Kind, cause: WaitCause, time: Option<Duration>) -> Self {
-        let limited = Limited { kind, cause, time };
+    /// Error of a call that the limiter ended, after `time` or with so much of its wait left.
+    pub(crate) fn new(kind: Kind, cause: WaitCause, time: Option<Duration>) -> Self {
         let is_rejected = matches!(kind, Kind::Rejected | Kind::Hopeless);
-        let wait = time.filter(|_| is_rejected);
+        let wait = time.filter(|_| is_rejected).map(round_up);
         let mut said = Cause::new(match (kind, cause) {
-            (Kind::Unanswered | Kind::Deadline, _) | (_, WaitCause::Response) => Outcome::Lost,
+            (Kind::Deadline, _) | (_, WaitCause::Response) => Outcome::Lost,
             (_, WaitCause::Pause) if is_rejected => Outcome::QuotaExceeded(wait),
             _ => Outcome::NoPermit,
         });
@@ -107,7 +93,8 @@ impl Error {
             WaitCause::Readiness => "a token".into(),
             cause => cause.to_string().into(),
         });
-        Self(Box::new(Reason::Limit(limited, said)))
+        let time = wait.or(time);
+        Self(Box::new(Reason::Limit(Limited { kind, cause, time }, said)))
     }
 
     /// Error of a call that failed below. If a limit of the service refused it, this limiter spaces the calls that
@@ -139,41 +126,16 @@ impl Error {
         self.limited().is_some_and(|limited| kinds(limited.kind))
     }
 
-    /// Error of a call that was rejected without a wait.
-    pub(crate) fn rejected(RemainingWait { cause, left }: RemainingWait) -> Self {
-        Self::new(Kind::Rejected, cause, left.map(round_up))
-    }
-
-    /// Error of a wait that reached its bound after `waited`.
-    pub(crate) fn timed_out(cause: WaitCause, waited: Duration) -> Self {
-        Self::new(Kind::TimedOut, cause, Some(waited))
-    }
-
-    /// Error of a call whose deadline comes before the end of a pause, or leaves it too little time.
-    pub(crate) fn hopeless(RemainingWait { cause, left }: RemainingWait) -> Self {
-        Self::new(Kind::Hopeless, cause, left.map(round_up))
-    }
-
-    /// Error of a call that `answer_timeout` ended after `waited`.
-    pub(crate) fn unanswered(cause: WaitCause, waited: Duration) -> Self {
-        Self::new(Kind::Unanswered, cause, Some(waited))
-    }
-
-    /// Error of a call that its deadline ended after `waited`.
-    pub(crate) fn deadline(cause: WaitCause, waited: Duration) -> Self {
-        Self::new(Kind::Deadline, cause, Some(waited))
-    }
-
     /// Returns what the call waited for, if the limiter ended it.
     #[must_use]
     pub fn cause(&self) -> Option<WaitCause> {
         self.limited().map(|limited| limited.cause)
     }
 
-    /// Whether the call reached a bound: `max_wait`, its deadline or `answer_timeout`.
+    /// Whether the call reached its deadline or another bound.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        self.is(|kind| matches!(kind, Kind::TimedOut | Kind::Unanswered | Kind::Deadline))
+        self.is(|kind| matches!(kind, Kind::TimedOut | Kind::Deadline))
     }
 
     /// Whether the call's deadline ended it, because it has passed or would have passed before the
@@ -181,12 +143,6 @@ impl Error {
     #[must_use]
     pub fn is_deadline(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Deadline | Kind::Hopeless))
-    }
-
-    /// Whether [`answer_timeout`](crate::RequestLimitLayer::answer_timeout) ended the call.
-    #[must_use]
-    pub fn is_answer_timeout(&self) -> bool {
-        self.is(|kind| kind == Kind::Unanswered)
     }
 
     /// Whether the call was rejected, on arrival or while it waited: the queue is full, the pause is too
@@ -222,14 +178,16 @@ impl fmt::Display for Error {
         } else {
             "request not sent"
         };
-        match (*kind, *time) {
-            (Kind::TimedOut | Kind::Unanswered | Kind::Deadline, time) => {
-                let waited = Rough(time.unwrap_or_default());
-                write!(f, "timed out after {waited} waiting for {cause}; {sent}")
+        match (*kind, time.map(whole_millis)) {
+            (Kind::TimedOut | Kind::Deadline, waited) => {
+                let waited = waited.unwrap_or_default();
+                write!(f, "timed out after {waited:?} waiting for {cause}; {sent}")
             }
             (Kind::Rejected | Kind::Hopeless, Some(wait)) => {
-                let wait = Rough(wait);
-                write!(f, "rejected: waiting for {cause} would take {wait}; {sent}")
+                write!(
+                    f,
+                    "rejected: waiting for {cause} would take {wait:?}; {sent}"
+                )
             }
             (Kind::Hopeless, None) => write!(
                 f,
@@ -273,16 +231,14 @@ impl WaitCause {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Readiness => "readiness",
-            Self::Window => "window",
-            Self::Counter => "counter",
-            Self::Bucket => "bucket",
+            Self::Rate => "rate",
             Self::InFlight => "in_flight",
             Self::Silence => "silence",
             Self::Pause => "pause",
             Self::Connection => "connection",
             Self::Response => "response",
-            Self::Share => "share",
-            Self::Store(_) => "store",
+            Self::Share(None) => "share",
+            Self::Share(Some(_)) => "store",
         }
     }
 }
@@ -290,10 +246,10 @@ impl WaitCause {
 impl fmt::Display for WaitCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Store(fault) => return write!(f, "a share of the fleet's limits: {fault}"),
-            Self::Share => "a share of the fleet's limits",
+            Self::Share(Some(fault)) => return write!(f, "a share of the fleet's limits: {fault}"),
+            Self::Share(None) => "a share of the fleet's limits",
             Self::Readiness => "the inner service, such as a token",
-            Self::Window | Self::Counter | Self::Bucket => "the rate limit",
+            Self::Rate => "the rate limit",
             Self::InFlight => "another response body to end",
             Self::Silence => "the end of the silence after a refusal",
             Self::Pause => "the end of the pause after a 429",
@@ -305,9 +261,11 @@ impl fmt::Display for WaitCause {
 
 /// Rounds up to whole milliseconds, the resolution of timers.
 fn round_up(wait: Duration) -> Duration {
-    let more = Duration::from_nanos(999_999);
-    let millis = wait.saturating_add(more).as_millis();
-    u64::try_from(millis).map_or(wait, Duration::from_millis)
+    whole_millis(wait.saturating_add(Duration::from_nanos(999_999)))
+}
+
+fn whole_millis(time: Duration) -> Duration {
+    u64::try_from(time.as_millis()).map_or(time, Duration::from_millis)
 }
 
 /// Error of tower's own layers.

@@ -53,8 +53,7 @@
 //! - The call that must start first is first, and alike calls are served in the order of their arrival.
 //!   Those of [`Limiter::first_in_line`] come before all, and nothing starves. Slow, lost,
 //!   cancelled or unpolled calls cost only their own permits. If ten calls stall together, the
-//!   others pause once, for about a second (longer only if even your fastest response takes over
-//!   125 ms).
+//!   others pause once, for about a second.
 //!
 //! # The argument
 //! Each request is counted between when you send it and its proof. Suppose that, whenever you send
@@ -120,13 +119,11 @@ mod clock;
 #[cfg(feature = "connect")]
 mod connection;
 mod error;
-mod events;
 mod limiter;
 mod limits;
 mod pause;
 mod request;
 mod rule;
-mod share;
 mod sockets;
 mod wait;
 
@@ -134,10 +131,9 @@ mod wait;
 pub use self::connection::{ConnectionLimit, ConnectionLimitLayer, LimitedIo};
 pub use self::{
     error::{Error, WaitCause},
-    limiter::{Limiter, Snapshot},
+    limiter::{Limiter, Load, Snapshot},
     limits::{Burst, Limits, Proof, Quota, Rules, Share},
     request::{RequestLimit, RequestLimitLayer, permit::PermitBody},
-    share::Load,
 };
 
 pub use tower_tds_outcome::{DeadlineAt, Outcome};

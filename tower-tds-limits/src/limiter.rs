@@ -2,14 +2,13 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::time::Instant;
-use tower_tds_outcome::Outcome;
+use tokio::time::{Instant, sleep};
 
 use crate::{
-    account::{Account, Grant, reactions::Begins},
+    account::{Account, Grant},
     clock,
     error::WaitCause,
-    limits::{Limits, Quota},
+    limits::{Limits, Proof, Quota, Share, TIMED_OUT},
     pause::Pause,
     sockets::Connections,
     wait::{Limit as _, Line, shared::Shared},
@@ -80,11 +79,24 @@ pub struct Snapshot {
     /// Remaining pause after a 429, if the handle is that of a [layer](crate::RequestLimitLayer::limiter).
     /// After the pause it is zero until a response is accepted, and then `None`.
     pub paused_for: Option<Duration>,
-    /// Largest number of requests that the service can have counted in any interval of the first
-    /// quota so far, computed from the times of grants and proofs. It never exceeds the quota.
-    pub certificate: u64,
     /// Permits granted so far.
     pub granted: u64,
+}
+
+/// What one process holds, and the whole to divide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Load {
+    /// Smallest share that covers all open sockets and all requests that still count.
+    pub held: Share,
+    /// How long a share may still be in use after its end: the longest time until an abandoned
+    /// request is counted, plus two intervals. After that the request has no effect on any rule.
+    pub counts_for: Duration,
+    /// All of the limits as one share, as refusals have lowered them.
+    pub whole: Share,
+    /// Whether the machine has been suspended since the share was set, which is detected on Linux
+    /// only.
+    pub was_suspended: bool,
 }
 
 // === impl Limiter ===
@@ -94,7 +106,13 @@ impl Limiter {
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
-            stack: Arc::new(Stack::new(limits)),
+            stack: Arc::new(Stack {
+                line: Line::Back,
+                account: Arc::new(Shared::new(Account::new(&limits))),
+                connections: Arc::new(Shared::new(Connections::new(&limits))),
+                limits: Arc::new(limits),
+                pause: Pause::default(),
+            }),
         }
     }
 
@@ -140,7 +158,9 @@ impl Limiter {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub async fn idle(&self) {
-        self.stack.account.idle().await;
+        while self.stack.account.read(|account, _| account.in_flight) > 0 {
+            sleep(LOOK).await;
+        }
     }
 
     /// Returns the limits that were given to [`new`](Self::new).
@@ -172,8 +192,64 @@ impl Limiter {
             lowered_for: left(account.believed().1),
             silent_for: left(account.silent_until(now)),
             paused_for: left(paused),
-            certificate: account.certificate(),
             granted: account.granted,
+        })
+    }
+}
+
+/// Shares, which you rarely need: tower-tds-fleet divides the limits among processes, and sets them.
+impl Limiter {
+    /// Uses only a share of the limits from now on, and grants nothing after `until`. Calls that
+    /// wait beyond that report the reason in `why`, if there is one.
+    ///
+    /// A larger share applies at once. A smaller one applies to new requests at once, while those
+    /// that were sent keep what they [hold](Load::held). As long as more sockets are open than the
+    /// share allows, each request closes its socket (`Connection: close`). With an empty share
+    /// nothing is granted.
+    ///
+    /// No socket is written to after `until`. If that has passed already, this call closes all
+    /// sockets. Suspending the machine also ends the share.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::Instant;
+    /// use tower_tds_limits::{Limiter, Limits, Share};
+    ///
+    /// let limiter = Limiter::new(Limits::default()); // of all processes together
+    /// let whole = limiter.load().whole;
+    /// let half = Share {
+    ///     requests: whole.requests / 2,
+    ///     places: whole.places / 2,
+    ///     connections: whole.connections / 2,
+    /// };
+    /// limiter.set_share(half, Instant::now() + Duration::from_secs(5), None);
+    /// assert_eq!(limiter.load().held, Share::default());
+    /// ```
+    pub fn set_share(&self, share: Share, until: Instant, why: Option<&'static str>) {
+        let (open, over) = self.stack.connections.update_now(|connections, now| {
+            let over = connections.set_share(share.connections, until, now);
+            (connections.open(now), over)
+        });
+        drop(over);
+        let set = |account: &mut Account, now| account.set_share(share, until, why, now, open);
+        self.stack.account.update_now(set);
+    }
+
+    /// Reads what this process holds, and the whole to divide.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        let now = clock::now();
+        let connections = self.stack.connections.read(|sockets, _| sockets.open(now));
+        let counts_for = counts_for(self.limits());
+        self.stack.account.read(|account, _| Load {
+            held: Share {
+                connections,
+                ..account.held(now)
+            },
+            counts_for,
+            whole: account.whole(),
+            was_suspended: account.was_suspended(clock::suspended()),
         })
     }
 }
@@ -190,30 +266,35 @@ impl fmt::Debug for Limiter {
 // === impl Stack ===
 
 impl Stack {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self {
-            line: Line::Back,
-            account: Arc::new(Shared::new(Account::new(&limits))),
-            connections: Arc::new(Shared::new(Connections::new(&limits))),
-            limits: Arc::new(limits),
-            pause: Pause::default(),
-        }
-    }
-
-    /// Records a 423 or a 416, which closes and lowers something.
+    /// Records a 416. Returns whether it lowers the limit of sockets.
     #[cold]
-    pub(crate) fn react(&self, now: Instant, grant: Grant, outcome: Outcome) -> Begins {
-        let is_416 = outcome == Outcome::ConnectionsExceeded;
-        let open = |sockets: &mut Connections| sockets.open(now) > sockets.most_at(now);
-        let too_many = is_416 && self.connections.read(|sockets, _| open(sockets));
-        let react = |account: &mut Account| account.react(now, grant, outcome, too_many);
-        let begins = self.account.update(react);
-        if is_416 {
-            // Reads the account under this lock, so that the sockets end up with its last change.
-            self.connections.update(|connections| {
-                connections.close(self.account.read(|account, _| account.sockets()));
-            });
-        }
-        begins
+    pub(crate) fn lower_sockets(&self, now: Instant, grant: Grant) -> bool {
+        // Under both locks, so that the sockets end up with the account's last change. This opens nothing, so it wakes
+        // no waiter of the account.
+        self.connections.update(|sockets| {
+            let too_many = sockets.open(now) > sockets.most_at(now);
+            self.account.read(|account, _| {
+                let lowers = account.lower_sockets(now, grant, too_many);
+                sockets.lower(account.sockets());
+                lowers
+            })
+        })
     }
 }
+
+/// How long a request may count after its process has ended.
+fn counts_for(limits: &Limits) -> Duration {
+    let longest = limits.quotas().iter().map(Quota::hold).max();
+    let counted = match limits.proof {
+        Proof::Head => limits.lost_after.max(TIMED_OUT),
+        // Behind a gateway that timed out, a request may begin late, and its end is not seen.
+        Proof::End => limits.lost_after.saturating_add(TIMED_OUT),
+    };
+    counted.saturating_add(longest.unwrap_or_default().saturating_mul(2))
+}
+
+/// How often a shutdown looks whether something is in flight, which callers don't notice.
+const LOOK: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests;

@@ -9,13 +9,11 @@ use std::{num::NonZeroU32, time::Duration};
 ///
 /// # Examples
 /// ```
-/// use std::{num::NonZeroU32, time::Duration};
+/// use std::num::NonZeroU32;
 /// use tower_tds_limits::{Limits, Quota};
 ///
 /// let five = NonZeroU32::new(5).expect("5 is not zero");
-/// let small_plan = Limits::default()
-///     .also(Quota::per_minute(five))
-///     .max_wait(Duration::from_secs(90));
+/// let small_plan = Limits::default().also(Quota::per_minute(five));
 /// assert_eq!(small_plan.quotas().len(), 2);
 /// ```
 #[must_use]
@@ -33,7 +31,6 @@ pub struct Limits {
     pub(crate) proof: Proof,
     /// How long a request whose response never came may still be counted.
     pub(crate) lost_after: Duration,
-    pub(crate) max_wait: Option<Duration>,
 }
 
 /// Event that proves that the service has counted a request.
@@ -151,7 +148,6 @@ impl Limits {
             rules: Rules::default(),
             proof: Proof::default(),
             lost_after: LOST_AFTER,
-            max_wait: None,
         }
     }
 
@@ -209,17 +205,6 @@ impl Limits {
     /// [`ConnectionLimitLayer`](crate::ConnectionLimitLayer)).
     pub fn lost_after(mut self, after: Duration) -> Self {
         self.lost_after = after.min(LONGEST_LOST);
-        self
-    }
-
-    /// Bounds how long a request waits for the inner service and a permit, and how long a connect
-    /// waits for its permit. By default a request's wait has no bound, and a connect waits for 35 s
-    /// at most.
-    ///
-    /// If a wait reaches the bound, the response future returns a [limit error](crate::Error). Your
-    /// request was not sent, so you can make the call again.
-    pub fn max_wait(mut self, wait: Duration) -> Self {
-        self.max_wait = Some(wait);
         self
     }
 

@@ -10,8 +10,6 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::error::{RemainingWait, WaitCause};
-
 /// Pause of all services that one layer makes, from a 429 to the next accepted response.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
@@ -101,17 +99,14 @@ impl Paused {
         self.begun + self.length
     }
 
-    /// Returns the wait for the announced end.
-    pub(crate) fn wait(self, now: Instant) -> RemainingWait {
-        RemainingWait {
-            cause: WaitCause::Pause,
-            left: Some(self.ends().saturating_duration_since(now)),
-        }
+    /// Returns the time until the announced end.
+    pub(crate) fn left(self, now: Instant) -> Duration {
+        self.ends().saturating_duration_since(now)
     }
 
     /// Whether the announced end is too late to wait for.
     pub(crate) fn is_long(self, now: Instant) -> bool {
-        self.ends().saturating_duration_since(now) > LONGEST
+        self.left(now) > LONGEST
     }
 }
 

@@ -62,7 +62,7 @@ pub struct RequestLimitLayer {
 /// `poll_ready` is always ready and reserves nothing: if you do not call a readied service, that
 /// costs nothing. An outer `load_shed` therefore never sheds, and an outer `Buffer` never fills,
 /// while an outer `ConcurrencyLimit` works as usual. To bound the wait, use
-/// [`max_waiting`](RequestLimitLayer::max_waiting) and [`Limits::max_wait`](crate::Limits::max_wait).
+/// [`max_waiting`](RequestLimitLayer::max_waiting) and deadlines.
 ///
 /// Each call waits on its own clone of the inner service. If yours is not `Clone`, put a `Buffer`
 /// inside, between this layer and the service, and give it a bound above the number of calls that

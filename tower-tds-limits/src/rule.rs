@@ -13,7 +13,6 @@ use self::{bucket::Bucket, counter::Counter, window::Window};
 use crate::{
     account::reactions::Pace,
     clock::Tick,
-    error::WaitCause,
     limits::{Burst, Quota, Rules},
 };
 
@@ -64,27 +63,25 @@ impl QuotaRules {
         self.window.advance(now);
     }
 
-    /// Returns the first time at which one more may be granted, and the rule that decides. The time
-    /// is [`Tick::NEVER`] while it depends on an event.
+    /// Returns the first time at which one more may be granted: [`Tick::NEVER`] while it depends on an
+    /// event.
     #[inline]
-    pub(crate) fn opens_at(&mut self, seen: Tick) -> (Tick, WaitCause) {
-        let window = self.window.opens_at().unwrap_or(Tick::NEVER);
+    pub(crate) fn opens_at(&mut self, seen: Tick) -> Tick {
+        let window = self.window.opens_at();
         if window == Tick::NEVER {
-            return (window, WaitCause::Window);
+            return window;
         }
         let counter = self.counter.as_mut();
         let counter = counter.map_or(Tick::ZERO, |counter| counter.opens_at(&self.window, seen));
         let bucket = self.bucket.as_ref();
-        let bucket = bucket.map_or(Tick::ZERO, |bucket| {
-            bucket.opens_at(seen).unwrap_or(Tick::NEVER)
-        });
-        let counted = later((window, WaitCause::Window), (counter, WaitCause::Counter));
-        later(counted, (bucket, WaitCause::Bucket))
+        let bucket = bucket.map_or(Tick::ZERO, |bucket| bucket.opens_at(seen));
+        window.max(counter).max(bucket)
     }
 
-    /// When a bucket allows another probe after `seen`, if no response comes.
+    /// When a bucket allows another probe after `seen`, if no response comes. It is of use while the window has room.
     pub(crate) fn probes_at(&self, seen: Tick) -> Tick {
-        let bucket = self.bucket.as_ref();
+        let has_room = self.window.opens_at() < Tick::NEVER;
+        let bucket = self.bucket.as_ref().filter(|_| has_room);
         bucket.map_or(Tick::NEVER, |bucket| bucket.probes_at(seen))
     }
 
@@ -136,17 +133,6 @@ impl QuotaRules {
     pub(crate) fn live(&self) -> u64 {
         self.window.live()
     }
-
-    /// Returns the most permits that were live at any grant, the granted one among them.
-    pub(crate) fn most_live(&self) -> u64 {
-        self.window.most_live()
-    }
-}
-
-/// Returns the later of two opening times, with its cause. If they are equal, it returns the first.
-#[inline]
-pub(crate) fn later(one: (Tick, WaitCause), other: (Tick, WaitCause)) -> (Tick, WaitCause) {
-    if other.0 > one.0 { other } else { one }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Account of the sockets, which decides whether one more may be opened. It is arithmetic on `now`.
 
 use std::{
-    collections::VecDeque,
     fmt,
     future::Future,
     io, mem,
@@ -14,7 +13,6 @@ use std::{
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    account::reactions::Sockets,
     clock,
     error::WaitCause,
     limits::Limits,
@@ -28,18 +26,18 @@ pub(crate) struct Connections {
     data: u32,
     /// Sockets of token requests, whose limiter is first in line.
     tokens: u32,
-    /// Dropped permits that are kept for [`LINGERS`], in the order in which they go back.
-    lingering: VecDeque<(Instant, Line)>,
-    /// Limits after a 416, as the account has set them.
-    closed: Sockets,
+    /// Permits that go back later, and when.
+    returning: Vec<(Instant, Line)>,
+    /// Limit after a 416, as the account has set it, and until when it applies.
+    lowered: Option<(u32, Instant)>,
     /// When the [share](crate::Share) ends, if there is one. Dropped at its end, which closes all sockets.
     ends: watch::Sender<Option<Instant>>,
 }
 
 /// Permit of one socket.
 ///
-/// If it is dropped, it is kept for one more second, because the server may still accept or count
-/// the connection. [`release`](Self::release) gives it back at once.
+/// If it is dropped, it [goes back](Self::give_back) a second later, because the server may still accept or count
+/// the connection.
 pub(crate) struct ConnectionPermit {
     shared: Arc<Shared<Connections>>,
     /// `None` once it was given back.
@@ -60,8 +58,8 @@ impl Connections {
             most: limits.connections.get(),
             data: 0,
             tokens: 0,
-            lingering: VecDeque::new(),
-            closed: Sockets::default(),
+            returning: Vec::new(),
+            lowered: None,
             ends: watch::Sender::new(None),
         }
     }
@@ -97,10 +95,8 @@ impl Connections {
 
     /// Returns the number of permits at `now`, including dropped ones that are still kept.
     pub(crate) fn open(&mut self, now: Instant) -> u32 {
-        while let Some((at, line)) = self.lingering.front().copied()
-            && at <= now
-        {
-            self.lingering.pop_front();
+        while let Some(next) = self.returning.iter().position(|(at, _)| *at <= now) {
+            let (_, line) = self.returning.swap_remove(next);
             *self.count(line) -= 1;
         }
         self.data + self.tokens
@@ -108,26 +104,13 @@ impl Connections {
 
     /// How many may be open at `now`.
     pub(crate) fn most_at(&self, now: Instant) -> u32 {
-        let lowered = self.closed.lowered.filter(|(_, until)| now < *until);
+        let lowered = self.lowered.filter(|(_, until)| now < *until);
         lowered.map_or(self.most, |(most, _)| most.min(self.most))
     }
 
-    /// When connects begin again, if a 416 has stopped them.
-    fn silent_until(&self, now: Instant) -> Option<Instant> {
-        self.closed.connects_at.filter(|until| now < *until)
-    }
-
-    /// Applies what the account has closed.
-    pub(crate) fn close(&mut self, closed: Sockets) {
-        self.closed = closed;
-    }
-
-    fn release(&mut self, line: Line) {
-        *self.count(line) -= 1;
-    }
-
-    fn linger(&mut self, line: Line, now: Instant) {
-        self.lingering.push_back((now + LINGERS, line));
+    /// Applies what 416s have left, and until when.
+    pub(crate) fn lower(&mut self, lowered: Option<(u32, Instant)>) {
+        self.lowered = lowered;
     }
 
     fn count(&mut self, line: Line) -> &mut u32 {
@@ -145,17 +128,14 @@ impl Limit for Connections {
         if self.is_over(now) {
             return Opens::OnReturn;
         }
-        if let Some(until) = self.silent_until(now) {
-            return Opens::At(until);
-        }
         let most = self.most_at(now);
         let has_room = self.open(now) < most;
         // The last place is for a token request, without which no data request can be sent.
         if has_room && (line == Line::Front || most == 1 || self.data < most - 1) {
             return Opens::Now;
         }
-        let returns = self.lingering.front().map(|(at, _)| *at);
-        let rises = self.closed.lowered.map(|(_, until)| until);
+        let returns = self.returning.iter().map(|(at, _)| *at).min();
+        let rises = self.lowered.map(|(_, until)| until);
         let times = [returns, rises.filter(|until| now < *until)];
         match times.into_iter().flatten().min() {
             Some(at) => Opens::At(at),
@@ -169,11 +149,10 @@ impl Limit for Connections {
     }
 
     fn cause(&mut self, _line: Line, now: Instant) -> WaitCause {
-        match self.silent_until(now) {
-            _ if self.is_over(now) => WaitCause::Share,
-            Some(_) => WaitCause::Silence,
-            None => WaitCause::Connection,
+        if self.is_over(now) {
+            return WaitCause::Share(None);
         }
+        WaitCause::Connection
     }
 }
 
@@ -217,10 +196,11 @@ impl ConnectionPermit {
         self.check().map_or_else(Poll::Ready, |()| Poll::Pending)
     }
 
-    /// Gives the permit back at once, because the server has no connection.
-    pub(crate) fn release(mut self) {
+    /// Gives the permit back at a time, when the server has no connection any more.
+    pub(crate) fn give_back(&mut self, at: Instant) {
         if let Some(line) = self.line.take() {
-            self.shared.update(|connections| connections.release(line));
+            let returns = |sockets: &mut Connections| sockets.returning.push((at, line));
+            self.shared.update(returns);
         }
     }
 }
@@ -233,10 +213,7 @@ impl fmt::Debug for ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        if let Some(line) = self.line.take() {
-            let linger = |connections: &mut Connections, now| connections.linger(line, now);
-            self.shared.update_now(linger);
-        }
+        self.give_back(clock::now() + LINGERS);
     }
 }
 

@@ -17,10 +17,7 @@ use std::{sync, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::{
-    clock,
-    error::{RemainingWait, WaitCause},
-};
+use crate::{clock, error::WaitCause};
 
 /// Limit on requests or sockets, as a state machine that is pure arithmetic: it decides when one
 /// more may pass.
@@ -40,13 +37,8 @@ pub(crate) trait Limit {
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause;
 
     /// Returns the usual time from a grant to where such a deadline ends, if it is known.
-    fn usual(&mut self, _deadline: &Deadline, _now: Instant) -> Option<Duration> {
+    fn usual(&self, _deadline: &Deadline) -> Option<Duration> {
         None
-    }
-
-    /// Whether nothing is in flight.
-    fn is_idle(&self) -> bool {
-        false
     }
 }
 

@@ -50,7 +50,7 @@ use crate::{
 ///
 /// let credentials = Credentials::new("my-client-id", "s3cr3t")?;
 /// let builder = Client::builder("https://auth.example.org", "https://data.example.org", credentials)
-///     .limits(Limits::default().max_wait(Duration::from_secs(30)))
+///     .limits(Limits::default().lost_after(Duration::from_secs(30)))
 ///     .deadline(Duration::from_secs(60));
 /// # drop(builder);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

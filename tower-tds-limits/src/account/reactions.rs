@@ -5,16 +5,12 @@
 //! |---|---|---|
 //! | 423 | all requests | a second later |
 //! | | requests that are not evenly spaced, then a fifth of the rate | ten minutes after the last, at an accepted response |
-//! | 416 | all requests and connects | a second later |
+//! | 416 | all requests | a second later |
 //! | | a sixth of the sockets, and the places in flight beyond the data sockets | ten minutes after the last |
 //! | end of a share | everything | the next share |
-//!
-//! Sockets have a lock of their own, so the account hands them each change as one value:
-//! [`Sockets`].
 
 use std::num::NonZeroU32;
 
-use tokio::time::Instant;
 use tower_tds_outcome::Outcome;
 
 use crate::{
@@ -42,8 +38,6 @@ pub(crate) const fn is_within(outcome: Outcome) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Reactions {
     silent_until: Tick,
-    /// End of the silence after a 416.
-    pub(super) connects_at: Tick,
     /// What 423s have lowered: first the burst, then the rate.
     rate: Lowered,
     /// What 416s have lowered: the limit of sockets.
@@ -79,60 +73,23 @@ pub(crate) struct Pace {
     pub(crate) at_once: u32,
 }
 
-/// Closed sockets, for the lock of the sockets.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sockets {
-    /// When connects begin again.
-    pub(crate) connects_at: Option<Instant>,
-    /// Limit of sockets, and until when it applies.
-    pub(crate) lowered: Option<(u32, Instant)>,
-}
-
-/// Beginning of a reaction, for the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Begins {
-    Nothing,
-    /// A silence, and a lower rate.
-    LowerRate,
-    /// A silence of requests and connects, and fewer sockets.
-    FewerSockets,
-}
-
 // === impl Reactions ===
 
 impl Reactions {
-    /// Records the outcome of a request that was granted at `granted`, and whether there are more sockets than the limit allows.
-    pub(crate) fn on(
-        &mut self,
-        outcome: Outcome,
-        now: Tick,
-        granted: Tick,
-        too_many: bool,
-    ) -> Begins {
-        match outcome {
-            Outcome::RateExceeded => {
-                self.silent_until = now.plus(SILENCE);
-                if self.rate.refuse(now, granted) {
-                    Begins::LowerRate
-                } else {
-                    Begins::Nothing
-                }
-            }
-            Outcome::ConnectionsExceeded => {
-                self.silent_until = now.plus(SILENCE);
-                self.connects_at = self.silent_until;
-                self.closing_until = self.closing_until.max(now.plus(CLOSING));
-                self.sockets.end(now);
-                if too_many {
-                    // A still lower limit would avoid nothing.
-                    self.sockets.refused = now;
-                } else if self.sockets.refuse(now, granted) {
-                    return Begins::FewerSockets;
-                }
-                Begins::Nothing
-            }
-            _ => Begins::Nothing,
-        }
+    /// Records a 423 to a request that was granted at `granted`. Returns whether the rate is lower now.
+    pub(super) fn lower_rate(&mut self, now: Tick, granted: Tick) -> bool {
+        self.silent_until = now.plus(SILENCE);
+        self.rate.refuse(now, granted)
+    }
+
+    /// Records a 416 to a request that was granted at `granted`. Returns whether the limit of sockets is
+    /// lower now. If there are `too_many`, a still lower limit would avoid nothing.
+    pub(super) fn lower_sockets(&mut self, now: Tick, granted: Tick, too_many: bool) -> bool {
+        self.silent_until = now.plus(SILENCE);
+        self.closing_until = self.closing_until.max(now.plus(CLOSING));
+        self.sockets.end(now);
+        self.sockets.refused = now;
+        !too_many && self.sockets.refuse(now, granted)
     }
 
     /// Returns until when all requests wait, and for what. The [pause](crate::pause::Pause) of one
@@ -140,10 +97,7 @@ impl Reactions {
     #[inline]
     pub(crate) fn closed_until(&self, now: Tick) -> (Tick, WaitCause) {
         match self.share_ends {
-            Some(ends) if ends <= now => {
-                let cause = self.store_fault.map_or(WaitCause::Share, WaitCause::Store);
-                (Tick::NEVER, cause)
-            }
+            Some(ends) if ends <= now => (Tick::NEVER, WaitCause::Share(self.store_fault)),
             Some(_) | None => (self.silent_until, WaitCause::Silence),
         }
     }
@@ -167,9 +121,8 @@ impl Reactions {
         let whole = quota.requests();
         let left = NonZeroU32::new(lowered(whole.get(), 5, times)).unwrap_or(whole);
         let left = Quota::new(left, quota.per()).unwrap_or(quota);
-        let [spacing, longest] = [nanos(left.spacing()), nanos(quota.spacing()) * 6];
         let pace = Pace {
-            gap: (spacing + TICK).min(longest),
+            gap: nanos(left.spacing()) + TICK,
             at_once: (whole.get() / 10).max(LEAST),
         };
         (left, Some(pace))

@@ -2,50 +2,39 @@
 
 use std::time::Duration;
 
-use crate::{
-    clock::{Tick, nanos},
-    wait::Deadline,
-};
+use crate::{clock::nanos, wait::Deadline};
 
 /// Usual times by the octave of the deadlines, because calls with longer ones are usually slower.
-///
-/// After [`MEMORY`] without an answer, those of all calls stand for an octave's own. Then nothing is
-/// known, because the service may have become quicker, which only a new request can show.
 #[derive(Debug, Default)]
-pub(super) struct Times {
-    octaves: [Usual; OCTAVES],
-    all: Usual,
-}
+pub(super) struct Times([Option<Usual>; OCTAVES]);
 
 /// Number of an octave of deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Octave(u8);
 
 /// Mean and deviation of recent times, as in TCP's retransmission timer (RFC 6298).
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Usual {
     mean: u64,
     deviation: u64,
-    /// When the last one was learned, if one was.
-    last: Option<Tick>,
 }
 
 // === impl Times ===
 
 impl Times {
     #[inline]
-    pub(super) fn learn(&mut self, octave: Octave, took: u64, now: Tick) {
-        let own = self.octaves.get_mut(usize::from(octave.0));
-        for usual in own.into_iter().chain([&mut self.all]) {
-            usual.learn(took.min(LONGEST), now);
+    pub(super) fn learn(&mut self, octave: Octave, took: u64) {
+        let took = took.min(LONGEST);
+        if let Some(usual) = self.0.get_mut(usize::from(octave.0)) {
+            // A deviation of a half, as in TCP, would reject whole deadlines after one response.
+            let (mean, deviation) = (took, took / 24);
+            usual.get_or_insert(Usual { mean, deviation }).learn(took);
         }
     }
 
-    /// Returns the usual time, if it is known at `now`.
-    pub(super) fn usual(&self, octave: Octave, now: Tick) -> Option<Duration> {
-        let own = self.octaves.get(usize::from(octave.0));
-        let known = |usual: &&Usual| usual.last.is_some_and(|last| now.since(last) <= MEMORY);
-        let usual = own.into_iter().chain([&self.all]).find(known)?;
+    /// Returns the usual time, if there was a call.
+    pub(super) fn usual(&self, octave: Octave) -> Option<Duration> {
+        let usual = (*self.0.get(usize::from(octave.0))?)?;
         Some(Duration::from_nanos(usual.mean + 4 * usual.deviation) + TICKS)
     }
 }
@@ -66,15 +55,7 @@ impl Octave {
 
 impl Usual {
     #[inline]
-    fn learn(&mut self, took: u64, now: Tick) {
-        let is_known = self.last.is_some_and(|last| now.since(last) <= MEMORY);
-        self.last = Some(now);
-        if !is_known {
-            self.mean = took;
-            // Half of it, as in TCP, would reject whole deadlines after one response.
-            self.deviation = took / 32;
-            return;
-        }
+    fn learn(&mut self, took: u64) {
         let error = self.mean.abs_diff(took);
         self.deviation = self.deviation - self.deviation / 4 + error / 4;
         self.mean = self.mean - self.mean / 8 + took / 8;
@@ -93,9 +74,6 @@ const TICKS: Duration = Duration::from_millis(2);
 const MILLISECOND: u64 = 1_000_000;
 
 const MINUTE: u64 = 60_000 * MILLISECOND;
-
-/// Ten seconds.
-const MEMORY: u64 = 10_000 * MILLISECOND;
 
 /// An hour, with which no sum overflows.
 const LONGEST: u64 = 3_600_000 * MILLISECOND;

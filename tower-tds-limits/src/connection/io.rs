@@ -15,7 +15,7 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::{
     runtime::Handle,
-    time::{sleep_until, timeout},
+    time::{Instant, timeout},
 };
 
 use crate::{
@@ -29,8 +29,7 @@ use crate::{
 ///
 /// | after this side's close | the permit returns |
 /// |---|---|
-/// | the server closes, or had closed before | then, but no earlier than a second after our close, because the server counts until it has our FIN |
-/// | the server resets | at once |
+/// | the server closes or resets, or had before | then, but no earlier than a second after our close, because the server counts until it has our FIN |
 /// | a read or write has failed otherwise, as in a network outage | after 30 s, because an end that the kernel then reports does not come from the server |
 /// | the server sends 256 KiB more | a second after the socket is dropped |
 /// | none of these | after 30 s |
@@ -54,16 +53,8 @@ pub struct LimitedIo<T> {
 struct Open<T> {
     socket: T,
     permit: ConnectionPermit,
-    /// First error of a read or write that shows how the connection ended.
-    broken: Option<Broken>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Broken {
-    /// The server reset the connection.
-    Reset,
-    /// This side's kernel ended it, so the server may still count the connection.
-    Cut,
+    /// Whether this side's kernel has ended the connection, so that the server may still count it.
+    is_cut: bool,
 }
 
 // === impl LimitedIo ===
@@ -77,7 +68,7 @@ impl<T> LimitedIo<T> {
             open: Some(Open {
                 socket,
                 permit,
-                broken: None,
+                is_cut: false,
             }),
             close,
         }
@@ -159,19 +150,17 @@ impl<T> Drop for LimitedIo<T> {
 // === impl Open ===
 
 impl<T: Unpin> Open<T> {
-    /// Polls the socket, and records how its connection was broken.
+    /// Polls the socket, and records whether its connection was cut. An error after another one shows
+    /// nothing about the server.
     fn poll<R>(
         &mut self,
         poll: impl FnOnce(Pin<&mut T>) -> Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
         let done = poll(Pin::new(&mut self.socket));
-        if let (Poll::Ready(Err(error)), None) = (&done, self.broken) {
-            self.broken = match error.kind() {
-                ErrorKind::ConnectionReset => Some(Broken::Reset),
-                // Comes after this side's own end, or after a reset that the next read shows.
-                ErrorKind::BrokenPipe => None,
-                _ => Some(Broken::Cut),
-            };
+        if let Poll::Ready(Err(error)) = &done {
+            // A broken pipe comes after this side's own end, or after a reset.
+            let ends = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+            self.is_cut |= !ends.contains(&error.kind());
         }
         done
     }
@@ -189,28 +178,18 @@ impl<T: Unpin> Open<T> {
 impl<T: Read + Write + Unpin> Open<T> {
     async fn close(mut self) {
         let ended = clock::now();
-        let is_over = timeout(LONGEST_CLOSE, self.is_over()).await;
-        let Self {
-            socket,
-            permit,
-            broken,
-        } = self;
-        drop(socket);
-        let returns_at = match (broken, is_over) {
-            (Some(Broken::Cut), _) => ended + LONGEST_CLOSE,
-            (Some(Broken::Reset), _) | (None, Err(_)) => ended,
-            (None, Ok(true)) => ended + LINGERS,
-            // A server that still sends receives a reset (RFC 1122, section 4.2.2.13). No event
-            // shows when it does, so the permit is kept for a second.
-            (None, Ok(false)) => clock::now() + LINGERS,
-        };
-        sleep_until(returns_at).await;
-        permit.release();
+        let over = timeout(LONGEST_CLOSE, self.over()).await;
+        drop(self.socket);
+        self.permit.give_back(match over {
+            Ok(since) if !self.is_cut => since + LINGERS,
+            _ => ended + LONGEST_CLOSE,
+        });
     }
 
     /// Ends this side, then reads until the server has ended its own or the connection is broken.
-    /// Returns false if the server goes on sending.
-    async fn is_over(&mut self) -> bool {
+    /// Returns when this side's end or reset was sent.
+    async fn over(&mut self) -> Instant {
+        let ended = clock::now();
         // The error can be ignored: either this side had ended before, or the read below returns it
         // again.
         let socket = &mut self.socket;
@@ -218,8 +197,9 @@ impl<T: Read + Write + Unpin> Open<T> {
         let mut left = ON_ITS_WAY;
         loop {
             match poll_fn(|cx| self.poll_read(cx)).await {
-                0 => return true,
-                came if came > left => return false,
+                0 => return ended,
+                // A server that still sends receives a reset (RFC 1122, section 4.2.2.13).
+                came if came > left => return clock::now(),
                 came => left -= came,
             }
         }

@@ -16,6 +16,7 @@ use http_body::Body;
 use tokio::time::{Instant, Sleep};
 use tower_service::Service;
 use tower_tds_outcome::{DeadlineAt, HandOver};
+use tracing::Span;
 
 use super::{
     permit::{PermitBody, RequestPermit},
@@ -24,9 +25,8 @@ use super::{
 use crate::{
     account::Account,
     clock::{self, earlier, poll_timer},
-    error::{BoxError, Error, RemainingWait, WaitCause},
-    events,
-    limiter::{Limiter, Stack},
+    error::{BoxError, Error, Kind, WaitCause},
+    limiter::Limiter,
     wait::{Deadline, Denial, Terms, waiter::Waiter},
 };
 
@@ -71,21 +71,14 @@ struct Wait(Option<Box<Waited>>);
 
 struct Waited {
     since: Instant,
-    first_cause: WaitCause,
+    /// Cause at the first poll.
+    cause: WaitCause,
     /// Obstacle at the last poll.
     obstacle: Obstacle,
 }
 
-/// Obstacle of a waiting call.
-#[derive(Debug, Clone, Copy)]
-enum Obstacle {
-    /// Readiness of the inner service.
-    Readiness,
-    /// End of a pause.
-    Pause(Instant),
-    /// A permit.
-    Permit,
-}
+/// What a call waits for besides its permit, and until when, if that is known.
+type Obstacle = Option<(WaitCause, Option<Instant>)>;
 
 // === impl ResponseFuture ===
 
@@ -126,8 +119,9 @@ where
             match &mut this.state {
                 State::Waiting(call) if call.request.is_some() => {
                     let now = clock::now();
-                    let deadline = call.deadline();
-                    match call.poll(cx, now, settings, deadline) {
+                    let terms = call.terms(settings, now);
+                    let deadline = terms.deadline.map(|deadline| deadline.at);
+                    match call.poll(cx, now, settings, &terms) {
                         Poll::Ready(Ok(permit)) => {
                             if let Some(sent) = call.send(permit, now, deadline) {
                                 this.state = State::Sent(sent);
@@ -138,7 +132,7 @@ where
                             return Poll::Ready(Err(error));
                         }
                         Poll::Pending => {
-                            let ends = earlier(call.wait.ends(settings), deadline);
+                            let ends = earlier(call.wait.ends(), deadline);
                             ready!(poll_timer(&mut this.timer, ends, cx));
                         }
                     }
@@ -167,65 +161,61 @@ impl<S, R> Waiting<S, R> {
         cx: &mut Context<'_>,
         now: Instant,
         settings: &Settings,
-        deadline: Option<Instant>,
+        terms: &Terms,
     ) -> Poll<Result<RequestPermit, Error>>
     where
         S: Service<Request<R>>,
         S::Error: Into<BoxError>,
     {
         let stack = &settings.limiter.stack;
+        let deadline = terms.deadline.map(|deadline| deadline.at);
         if deadline.is_some_and(|deadline| deadline <= now) {
-            let obstacle = self.wait.0.as_ref().map(|wait| wait.obstacle);
-            let obstacle = obstacle.unwrap_or(Obstacle::Readiness);
-            let cause = self.reason(obstacle, stack, now).cause;
-            let error = Error::deadline(cause, self.wait.length(now));
+            let (cause, _) = match &self.wait.0 {
+                Some(wait) => self.reason(wait.obstacle, now),
+                None => (WaitCause::Readiness, None),
+            };
+            let error = Error::new(Kind::Deadline, cause, Some(self.wait.length(now)));
             return Poll::Ready(Err(error));
         }
-        let terms = Terms {
-            most_waiting: settings.max_waiting,
-            deadline: deadline.map(|at| Deadline {
-                at,
-                whole: at.saturating_duration_since(self.wait.since(now)),
-                has_body: self.has_body(),
-            }),
-        };
         let obstacle = match self.inner.poll_ready(cx) {
-            Poll::Ready(Ok(())) => match stack.pause.at(now) {
-                None => Obstacle::Permit,
-                Some(pause) if pause.is_long(now) => {
-                    let error = Error::rejected(pause.wait(now));
-                    return Poll::Ready(Err(error));
+            Poll::Ready(Ok(())) => stack.pause.at(now).map(|pause| {
+                let until = pause.until();
+                if pause.is_long(now) {
+                    return Err((Kind::Rejected, pause.left(now)));
                 }
-                Some(pause) if deadline.is_some_and(|ends| ends <= pause.until()) => {
-                    let error = Error::hopeless(pause.wait(now));
-                    return Poll::Ready(Err(error));
+                if deadline.is_some_and(|ends| ends <= until) {
+                    return Err((Kind::Hopeless, pause.left(now)));
                 }
-                Some(pause) => Obstacle::Pause(pause.until()),
-            },
+                Ok((WaitCause::Pause, Some(until)))
+            }),
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::below(error))),
-            Poll::Pending => Obstacle::Readiness,
+            Poll::Pending => Some(Ok((WaitCause::Readiness, None))),
         };
-        let passed = match obstacle {
-            Obstacle::Permit => self.waiter.poll_pass(cx, now, &terms),
+        let obstacle = match obstacle.transpose() {
+            Ok(obstacle) => obstacle,
+            Err((kind, left)) => {
+                return Poll::Ready(Err(Error::new(kind, WaitCause::Pause, Some(left))));
+            }
+        };
+        let passed = if obstacle.is_none() {
+            self.waiter.poll_pass(cx, now, terms)
+        } else {
             // The call keeps its place while later calls pass.
-            _ => match self.waiter.skip(&terms) {
+            match self.waiter.skip(terms) {
                 Ok(()) => Poll::Pending,
                 Err(full) => Poll::Ready(Err(full)),
-            },
+            }
         };
         match passed {
             Poll::Ready(Ok(grant)) => {
-                return Poll::Ready(Ok(RequestPermit::new(stack, grant)));
+                return Poll::Ready(Ok(RequestPermit::new(stack, grant, now)));
             }
             Poll::Ready(Err(denial)) => {
-                let error = match denial {
-                    Denial::Full => Error::rejected(self.reason(obstacle, stack, now)),
-                    Denial::Late => {
-                        let cause = self.reason(obstacle, stack, now).cause;
-                        Error::hopeless(RemainingWait { cause, left: None })
-                    }
-                };
-                return Poll::Ready(Err(error));
+                let (cause, left) = self.reason(obstacle, now);
+                return Poll::Ready(Err(match denial {
+                    Denial::Full => Error::new(Kind::Rejected, cause, left),
+                    Denial::Late => Error::new(Kind::Hopeless, cause, None),
+                }));
             }
             Poll::Pending => {}
         }
@@ -234,14 +224,9 @@ impl<S, R> Waiting<S, R> {
         } else {
             self.wait.0 = Some(Box::new(Waited {
                 since: now,
-                first_cause: self.reason(obstacle, stack, now).cause,
+                cause: self.reason(obstacle, now).0,
                 obstacle,
             }));
-        }
-        if self.wait.longest(settings).is_some_and(|ends| ends <= now) {
-            let cause = self.reason(obstacle, stack, now).cause;
-            let error = Error::timed_out(cause, self.wait.length(now));
-            return Poll::Ready(Err(error));
         }
         Poll::Pending
     }
@@ -271,28 +256,30 @@ impl<S, R> Waiting<S, R> {
         Some(SentCall::new(response, permit, hand_over, now, deadline))
     }
 
-    /// Returns the deadline in the request's extensions.
+    /// Returns the bounds of the wait.
     #[inline]
-    fn deadline(&self) -> Option<Instant> {
-        let extensions = self.request.as_ref()?.extensions();
-        DeadlineAt::of(extensions).map(Instant::from_std)
-    }
-
-    /// Whether the deadline ends with the response body.
-    fn has_body(&self) -> bool {
+    fn terms(&self, settings: &Settings, now: Instant) -> Terms {
         let extensions = self.request.as_ref().map(Request::extensions);
-        extensions.is_some_and(DeadlineAt::covers_body)
+        let deadline = extensions.and_then(|extensions| {
+            let at = Instant::from_std(DeadlineAt::of(extensions)?);
+            Some(Deadline {
+                at,
+                whole: at.saturating_duration_since(self.wait.since(now)),
+                has_body: DeadlineAt::covers_body(extensions),
+            })
+        });
+        Terms {
+            most_waiting: settings.max_waiting,
+            deadline,
+        }
     }
 
     /// Returns the cause of the wait, and the time until it ends.
-    fn reason(&self, obstacle: Obstacle, stack: &Stack, now: Instant) -> RemainingWait {
-        let cause = match (obstacle, stack.pause.at(now)) {
-            (Obstacle::Permit, _) => return self.waiter.wait(now),
-            (Obstacle::Pause(_), Some(pause)) => return pause.wait(now),
-            (Obstacle::Pause(_), None) => WaitCause::Pause,
-            (Obstacle::Readiness, _) => WaitCause::Readiness,
+    fn reason(&self, obstacle: Obstacle, now: Instant) -> (WaitCause, Option<Duration>) {
+        let Some((cause, until)) = obstacle else {
+            return self.waiter.wait(now);
         };
-        RemainingWait { cause, left: None }
+        (cause, until.map(|at| at.saturating_duration_since(now)))
     }
 }
 
@@ -308,27 +295,31 @@ impl Wait {
         now.saturating_duration_since(self.since(now))
     }
 
-    /// When the call is to be polled again: at the end of a pause, or when the wait is too long.
-    fn ends(&self, settings: &Settings) -> Option<Instant> {
-        let wait = self.0.as_ref()?;
-        let pause = match wait.obstacle {
-            Obstacle::Pause(until) => Some(until),
-            Obstacle::Readiness | Obstacle::Permit => None,
-        };
-        earlier(self.longest(settings), pause)
-    }
-
-    /// When the wait reaches `max_wait`.
-    fn longest(&self, settings: &Settings) -> Option<Instant> {
-        let since = self.0.as_ref()?.since;
-        since.checked_add(settings.limiter.limits().max_wait?)
+    /// When the obstacle ends, and the call is to be polled again.
+    fn ends(&self) -> Option<Instant> {
+        self.0.as_ref()?.obstacle?.1
     }
 }
 
+/// Records the wait, with a permit or without one.
 impl Drop for Wait {
     fn drop(&mut self) {
-        if let Some(wait) = &self.0 {
-            events::waited(wait.first_cause, self.length(clock::now()));
+        let Some(wait) = &self.0 else {
+            return;
+        };
+        let (cause, waited) = (wait.cause.as_str(), self.length(clock::now()));
+        let span = Span::current();
+        if !span.is_none() {
+            span.record(WAIT_CAUSE_FIELD, cause);
+            span.record(WAIT_SECONDS_FIELD, waited.as_secs_f64());
         }
+        #[cfg(feature = "metrics")]
+        metrics::histogram!("tds_wait_seconds", "cause" => cause).record(waited.as_secs_f64());
     }
 }
+
+/// Field of the current span that holds the [cause](WaitCause::as_str) of a call's last wait.
+const WAIT_CAUSE_FIELD: &str = "tds.wait.cause";
+
+/// Field of the current span that holds the length of a call's last wait, in seconds.
+const WAIT_SECONDS_FIELD: &str = "tds.wait.seconds";

@@ -1,6 +1,7 @@
 //! Permit of one sent request, and the response body that holds it.
 
 use std::{
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -13,13 +14,10 @@ use tokio::time::Instant;
 use tower_tds_outcome::Outcome;
 
 use crate::{
-    account::{
-        Account, Grant,
-        reactions::{Begins, is_within},
-    },
+    account::{Account, Grant, reactions::is_within},
     clock::{self, nanos},
-    events,
     limiter::Stack,
+    limits::{Proof, TIMED_OUT},
 };
 
 /// Permit of one sent request. Its methods and its drop record each stage in the account once.
@@ -70,13 +68,13 @@ pin_project! {
 
 impl RequestPermit {
     #[inline]
-    pub(super) fn new(stack: &Arc<Stack>, grant: Grant) -> Self {
+    pub(super) fn new(stack: &Arc<Stack>, grant: Grant, now: Instant) -> Self {
         Self {
             stack: Arc::clone(stack),
             grant,
             stage: Stage::Sent,
             took: 0,
-            pending_since: None,
+            pending_since: Some(now),
         }
     }
 
@@ -92,41 +90,51 @@ impl RequestPermit {
         match outcome {
             Outcome::Unsent => self.withdraw(),
             // After such an outcome neither the head nor the end of the body is a proof.
-            Outcome::Lost => return false,
+            Outcome::Lost => self.lose(self.lost_after()),
+            // The service behind the gateway may still begin the request, and end it at any time.
+            Outcome::GatewayTimedOut => self.lose(match self.stack.limits.proof {
+                Proof::Head => TIMED_OUT,
+                Proof::End => TIMED_OUT + self.lost_after(),
+            }),
             outcome => self.prove_by_head(outcome, is_whole),
         }
         self.stage != Stage::Over
     }
 
-    /// Records whether the body is pending, if the call's deadline ends with it.
+    /// Records whether the service is being waited for, if the call's deadline ends with its body.
     #[inline]
-    fn time(&mut self, is_pending: bool) {
-        if !self.grant.has_body {
+    fn time(&mut self, is_pending: bool, now: impl FnOnce() -> Instant) {
+        if !self.grant.has_body || is_pending == self.pending_since.is_some() {
             return;
         }
-        if is_pending {
-            self.pending_since.get_or_insert_with(clock::now);
-        } else if let Some(since) = self.pending_since.take() {
-            self.took += nanos(clock::now().saturating_duration_since(since));
+        let now = now();
+        match self.pending_since.take() {
+            Some(since) => self.took += nanos(now.saturating_duration_since(since)),
+            None => self.pending_since = Some(now),
         }
     }
 
-    /// Records the end of the response body, which proves an unproven request.
-    pub(super) fn prove_by_end(mut self) {
-        let (grant, took, stage) = (self.grant, self.took, self.stage);
-        if stage == Stage::Proven && !grant.has_body {
-            // The drop needs no clock.
-            return;
+    /// Records the end of the call after its head, and with its `whole` body, which proves an unproven
+    /// request.
+    fn finish(&mut self, whole: bool) {
+        let (grant, stage) = (self.grant, mem::replace(&mut self.stage, Stage::Over));
+        let is_timed = grant.has_body && (whole || self.took > 0);
+        match stage {
+            Stage::Over => return,
+            // This needs no clock.
+            Stage::Proven if !is_timed => return self.stack.account.update(Account::end),
+            Stage::Sent | Stage::Proven => {}
         }
-        self.stage = Stage::Over;
+        self.time(false, clock::now);
+        let (took, after) = (self.took, self.lost_after());
         self.stack.account.update_now(|account, now| {
-            if grant.has_body {
-                account.learn(now, grant, took, false);
+            if is_timed {
+                account.learn(now, grant, took, !whole);
             }
             match stage {
-                Stage::Sent => account.prove_by_end(now, grant),
-                Stage::Proven => account.end(),
-                Stage::Over => {}
+                Stage::Sent if whole => account.prove_by_end(now, grant),
+                Stage::Sent => account.lose(now, grant, after),
+                Stage::Proven | Stage::Over => account.end(),
             }
         });
     }
@@ -138,9 +146,9 @@ impl RequestPermit {
         self.stack.account.update_now(cut);
     }
 
-    /// Records that the peer has ended the connection instead of answering.
-    pub(super) fn end(&mut self) {
-        let after = ENDED.min(self.lost_after());
+    /// Records the end of the call without a response. The request may still be counted for this long.
+    #[cold]
+    pub(super) fn lose(&mut self, after: Duration) {
         let lose = |account: &mut Account, now| account.lose(now, self.grant, after);
         self.stack.account.update_now(lose);
         self.stage = Stage::Over;
@@ -161,16 +169,17 @@ impl RequestPermit {
         if !is_within(outcome) || self.stack.pause.is_set() {
             self.react(now, outcome);
         }
+        self.time(false, || now);
         let account = &self.stack.account;
-        let effect = account.update(|account| account.prove_by_head(now, grant, outcome, is_whole));
-        self.took = effect.took;
+        let restored =
+            account.update(|account| account.prove_by_head(now, grant, outcome, is_whole));
         if is_whole {
             self.stage = Stage::Over;
-        } else if effect.proven {
+        } else if self.stack.limits.proof == Proof::Head {
             self.stage = Stage::Proven;
         }
-        if effect.restored {
-            events::restored();
+        if restored {
+            tracing::info!("no 423 for ten minutes: the whole quota holds again");
         }
     }
 
@@ -178,50 +187,38 @@ impl RequestPermit {
     /// ends a pause.
     #[cold]
     fn react(&self, now: Instant, outcome: Outcome) {
-        let pause = &self.stack.pause;
+        let (stack, grant) = (&self.stack, self.grant);
         match outcome {
-            Outcome::RateExceeded | Outcome::ConnectionsExceeded => {}
+            Outcome::RateExceeded => {
+                let lower = |account: &mut Account| account.lower_rate(now, grant);
+                if let Some(quota) = stack.account.update(lower) {
+                    tracing::warn!(
+                        requests = quota.requests(),
+                        per = ?quota.per(),
+                        "too many requests (423): nothing is sent for 1 s, then `requests` in each `per`, evenly \
+                         spaced, until ten minutes after the last 423"
+                    );
+                }
+            }
+            Outcome::ConnectionsExceeded if stack.lower_sockets(now, grant) => {
+                tracing::warn!(
+                    "too many connections (416): does another client share this address?"
+                );
+            }
             Outcome::QuotaExceeded(hint) => {
-                return pause.begin(hint, now).into_iter().for_each(events::paused);
+                if let Some(wait) = stack.pause.begin(hint, now) {
+                    tracing::warn!(?wait, "quota used up (429): calls of this stack wait");
+                }
             }
-            outcome if is_within(outcome) => return pause.end(now),
-            _ => return,
-        }
-        match self.stack.react(now, self.grant, outcome) {
-            Begins::Nothing => {}
-            Begins::LowerRate => {
-                let account = &self.stack.account;
-                let ((quota, _), certificate) =
-                    account.read(|account, _| (account.believed(), account.certificate()));
-                events::lowered(quota, certificate);
-            }
-            Begins::FewerSockets => events::connections_refused(),
+            outcome if is_within(outcome) => stack.pause.end(now),
+            _ => {}
         }
     }
 }
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        let is_timed = self.took > 0 && self.grant.has_body;
-        let account = &self.stack.account;
-        match self.stage {
-            Stage::Over => return,
-            Stage::Proven if !is_timed => return account.update(Account::end),
-            Stage::Sent | Stage::Proven => {}
-        }
-        self.time(false);
-        let (grant, took, stage) = (self.grant, self.took, self.stage);
-        let after = self.lost_after();
-        self.stack.account.update_now(|account, now| {
-            if is_timed {
-                account.learn(now, grant, took, true);
-            }
-            match stage {
-                Stage::Sent => account.lose(now, grant, after),
-                Stage::Proven => account.end(),
-                Stage::Over => {}
-            }
-        });
+        self.finish(false);
     }
 }
 
@@ -245,14 +242,14 @@ impl<B: Body> Body for PermitBody<B> {
         let mut this = self.project();
         let polled = this.inner.as_mut().poll_frame(cx);
         if let Some(permit) = this.permit.as_mut() {
-            permit.time(polled.is_pending());
+            permit.time(polled.is_pending(), clock::now);
         }
         let frame = ready!(polled);
         match &frame {
             Some(Ok(_)) if !this.inner.is_end_stream() => return Poll::Ready(frame),
             Some(Ok(_)) | None => {
-                if let Some(permit) = this.permit.take() {
-                    permit.prove_by_end();
+                if let Some(mut permit) = this.permit.take() {
+                    permit.finish(true);
                 }
             }
             // If a body breaks off, the service may not have finished the request.
@@ -269,7 +266,3 @@ impl<B: Body> Body for PermitBody<B> {
         self.inner.size_hint()
     }
 }
-
-/// How long after the peer has ended a connection its request may still be counted by what is behind
-/// it, which is an assumption like that about a 504.
-const ENDED: Duration = Duration::from_millis(500);

@@ -25,7 +25,7 @@ use tower_tds_outcome::{HandOver, Handed, Outcome};
 use super::permit::{PermitBody, RequestPermit};
 use crate::{
     clock::{self, earlier, poll_timer},
-    error::{BoxError, Error, WaitCause},
+    error::{BoxError, Error, Kind, WaitCause},
 };
 
 /// Call that was passed on, until its response head. Dropping it gives it up.
@@ -47,15 +47,6 @@ struct Rest<F> {
     permit: RequestPermit,
     /// `None` without a deadline.
     hand_over: Option<HandOver>,
-}
-
-/// Why a call ends before its response.
-#[derive(Debug, Clone, Copy)]
-enum Reason {
-    Dropped,
-    Deadline,
-    /// The time for its answer is over.
-    Unanswered,
 }
 
 // === impl SentCall ===
@@ -118,11 +109,13 @@ impl<F> SentCall<F> {
         ready!(poll_timer(timer, earlier(answer, self.deadline), cx));
         let now = clock::now();
         let waited = now.saturating_duration_since(self.called_at);
-        Poll::Ready(Err(if self.deadline.is_some_and(|ends| ends <= now) {
-            Error::deadline(self.end(Reason::Deadline), waited)
+        let kind = if self.deadline.is_some_and(|ends| ends <= now) {
+            Kind::Deadline
         } else {
-            Error::unanswered(self.end(Reason::Unanswered), waited)
-        }))
+            Kind::TimedOut
+        };
+        let cause = self.end(Some(kind));
+        Poll::Ready(Err(Error::new(kind, cause, Some(waited))))
     }
 
     /// Where the request is, as far as its client has marked it.
@@ -143,28 +136,27 @@ impl<F> SentCall<F> {
         }
     }
 
-    /// Ends the call, and returns what it waited for. A permit that is not withdrawn counts as sent
-    /// until the response proves it.
-    fn end(&mut self, reason: Reason) -> WaitCause {
+    /// Ends the call, which its caller has dropped if it is of no `kind`. Returns what it waited for. A
+    /// permit that is not withdrawn counts as sent until the response proves it.
+    fn end(&mut self, kind: Option<Kind>) -> WaitCause {
         let Some(mut rest) = self.rest.take() else {
             return WaitCause::Response;
         };
-        let longest = clock::now() + LONGEST.min(rest.permit.lost_after());
         let hand_over = rest.hand_over.as_ref();
         let place = hand_over.map_or(Handed::Unknown, HandOver::give_up);
-        match (place, reason) {
-            (Handed::Held, _) => {
-                drop(rest.response);
-                rest.permit.withdraw();
-                return WaitCause::Connection;
-            }
-            (_, Reason::Deadline) => rest.permit.cut(),
-            _ => {}
+        if place == Handed::Held {
+            drop(rest.response);
+            rest.permit.withdraw();
+            return WaitCause::Connection;
         }
-        let until = match (place, reason) {
-            (Handed::Taken | Handed::Ended, Reason::Dropped | Reason::Deadline) => longest,
+        if kind == Some(Kind::Deadline) {
+            rest.permit.cut();
+        }
+        let longest = clock::now() + LONGEST.min(rest.permit.lost_after());
+        let until = match (place, kind) {
+            (Handed::Taken | Handed::Ended, None | Some(Kind::Deadline)) => longest,
             // The request may not have been sent yet, and is not sent after the deadline.
-            (_, Reason::Dropped) => self.deadline.map_or(longest, |ends| ends.min(longest)),
+            (_, None) => self.deadline.map_or(longest, |ends| ends.min(longest)),
             // The socket of a call whose answer is late has to end now, so that its permit is free
             // after 30 s even if the server is gone.
             _ => return WaitCause::Response,
@@ -176,7 +168,7 @@ impl<F> SentCall<F> {
 
 impl<F> Drop for SentCall<F> {
     fn drop(&mut self) {
-        self.end(Reason::Dropped);
+        self.end(None);
     }
 }
 
@@ -200,7 +192,9 @@ impl<F> Rest<F> {
             Err(error) => {
                 let error = error.into();
                 match of_error(&*error) {
-                    Outcome::Lost if place(&self.hand_over) == Handed::Ended => permit.end(),
+                    Outcome::Lost if place(&self.hand_over) == Handed::Ended => {
+                        permit.lose(ENDED.min(permit.lost_after()));
+                    }
                     outcome => drop(permit.record(outcome, true)),
                 }
                 Err(Error::below(error))
@@ -278,6 +272,10 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// Reading this much costs less time than a new connection and its handshake.
 const MOST: usize = 256 * 1024;
+
+/// How long after the peer has ended a connection its request may still be counted by what is behind
+/// it, which is an assumption like that about a 504.
+const ENDED: Duration = Duration::from_millis(500);
 
 #[cfg(all(test, feature = "connect"))]
 mod tests;

@@ -27,8 +27,8 @@ pub(crate) struct Bucket {
     /// Time in which the level falls by one.
     interval: u64,
     burst: Burst,
-    /// Automatic burst of this quota.
-    auto: u64,
+    /// Its requests, without probes.
+    at_once: u64,
     /// Burst of a bucket that holds the whole quota.
     most: u64,
     /// Number of requests at once that the share or the pace allows, if there is one.
@@ -70,7 +70,7 @@ impl Bucket {
         Self {
             interval: nanos(quota.spacing()),
             burst,
-            auto: Burst::Auto.beside(quota).into(),
+            at_once: burst.beside(quota).into(),
             most: u64::from(quota.requests().get()) - 1,
             places: u64::MAX,
             gap: 0,
@@ -106,34 +106,28 @@ impl Bucket {
         self.empty_at = now.plus(u64::try_from(drains).unwrap_or(u64::MAX));
         self.interval = interval;
         self.burst = burst;
-        self.auto = Burst::Auto.beside(quota).into();
+        self.at_once = burst.beside(quota).into();
         self.most = u64::from(quota.requests().get()) - 1;
         self.places = pace.map_or(places, |pace| places.min(pace.at_once.into()));
         self.gap = pace.map_or(0, |pace| pace.gap);
     }
 
-    /// Returns the first time at which one more may be granted, or `None` while that depends on a
-    /// response or a probe.
+    /// Returns the first time at which one more may be granted: [`Tick::NEVER`] while that depends on
+    /// a response or a probe.
     #[inline]
-    pub(crate) fn opens_at(&self, now: Tick) -> Option<Tick> {
-        let burst = match self.burst {
-            Burst::Of(burst) => u64::from(burst),
-            Burst::Auto => {
-                let age = self.unseen.front().map(|oldest| now.since(oldest.at));
-                self.auto + age.map_or(0, |age| self.times.probed(age).0)
-            }
-        };
+    pub(crate) fn opens_at(&self, now: Tick) -> Tick {
+        let oldest = self.unseen.front().filter(|_| self.burst == Burst::Auto);
+        let probes = oldest.map_or(0, |oldest| probed(now.since(oldest.at)).0);
         let most = self.most.min(self.places.saturating_sub(1));
-        let room = burst.min(most).checked_sub(self.taken())?;
-        let paced = self.last.plus(self.gap);
-        let drained = |room| self.empty_at.minus(self.interval.saturating_mul(room));
-        let opens_at = drained(room).max(paced);
-        let Some(spread) = self.spreads_at() else {
-            return Some(opens_at);
+        let Some(room) = (self.at_once + probes).min(most).checked_sub(self.taken()) else {
+            return Tick::NEVER;
         };
+        let drained = |room| self.empty_at.minus(self.interval.saturating_mul(room));
+        let opens_at = drained(room).max(self.last.plus(self.gap));
         // If one more would fit, this request does not take the last place.
         let roomy = room.checked_sub(1).map_or(Tick::NEVER, drained);
-        Some(opens_at.max(spread.min(roomy)))
+        let spread = self.spreads_at().unwrap_or_default();
+        opens_at.max(spread.min(roomy))
     }
 
     /// When the last place of a share may be taken, under an automatic burst.
@@ -150,7 +144,7 @@ impl Bucket {
     /// When an automatic burst allows one more probe after `now` without a response.
     pub(crate) fn probes_at(&self, now: Tick) -> Tick {
         match self.unseen.front().filter(|_| self.burst == Burst::Auto) {
-            Some(oldest) => oldest.at.plus(self.times.probed(now.since(oldest.at)).1),
+            Some(oldest) => oldest.at.plus(probed(now.since(oldest.at)).1),
             None => Tick::NEVER,
         }
     }
@@ -272,28 +266,15 @@ impl Times {
         }
     }
 
-    /// Returns the number of probes at this `age` of the oldest request without evidence, and the
-    /// age at which there are more.
-    fn probed(&self, age: u64) -> (u64, u64) {
-        let usual = self.known_shortest().unwrap_or_default();
-        let long = LONG.max(usual.saturating_mul(USUAL_ANSWERS));
-        let Some(more) = age.checked_sub(long) else {
-            return (0, long);
-        };
-        let doublings = more.checked_sub(MORE_PROBES).map_or(0, |m| m / DOUBLED + 1);
-        let next = MORE_PROBES + doublings * DOUBLED;
-        (1 << doublings.min(MOST_DOUBLINGS), long + next)
+    /// Returns the shortest time, if there was a response.
+    #[inline]
+    fn known_shortest(&self) -> Option<u64> {
+        Some(self.shortest()).filter(|shortest| *shortest < u64::MAX)
     }
 
     #[inline]
     fn shortest(&self) -> u64 {
         self.shortest.0.min(self.shortest.1)
-    }
-
-    /// Returns the shortest time, if there was a response.
-    #[inline]
-    fn known_shortest(&self) -> Option<u64> {
-        Some(self.shortest()).filter(|shortest| *shortest < u64::MAX)
     }
 
     /// Returns the bound of the one-way time: a request that was granted this long before a response was
@@ -305,6 +286,17 @@ impl Times {
         let spread = self.longest.0.max(self.longest.1) - shortest;
         (shortest.min(spread) / 2).max(LEAST_MARGIN)
     }
+}
+
+/// Returns the number of probes at this `age` of the oldest request without evidence, and the age at
+/// which there are more.
+fn probed(age: u64) -> (u64, u64) {
+    let Some(more) = age.checked_sub(LONG) else {
+        return (0, LONG);
+    };
+    let doublings = more.checked_sub(MORE_PROBES).map_or(0, |m| m / DOUBLED + 1);
+    let next = MORE_PROBES + doublings * DOUBLED;
+    (1 << doublings.min(MOST_DOUBLINGS), LONG + next)
 }
 
 /// Allowance for a gateway that reads its clock once per turn of its loop, which a bucket without a
@@ -326,9 +318,6 @@ const SPAN: u32 = 128;
 
 /// A second, three times the longest stalls that were simulated (300 ms).
 const LONG: u64 = 1_000_000_000;
-
-/// Multiple of the shortest response time that replaces [`LONG`] if it is longer.
-const USUAL_ANSWERS: u64 = 8;
 
 /// When a second probe follows, because most stalls are over after three seconds. From then on the
 /// number of probes doubles each half second: longer stalls are rare, while twenty slow calls

@@ -40,8 +40,6 @@ pub(crate) struct Window {
     next: u64,
     /// When the next permits come back.
     next_back: Tick,
-    /// Most permits that were live at any grant.
-    most_live: u64,
 }
 
 /// Requests proven at one time.
@@ -74,7 +72,6 @@ impl Window {
             back: 0,
             next: 0,
             next_back: Tick::NEVER,
-            most_live: 0,
         }
     }
 
@@ -104,15 +101,17 @@ impl Window {
         self.next_back = Tick::NEVER;
     }
 
-    /// Returns the first time at which one more may be granted, or `None` while that depends on a
-    /// future proof.
+    /// Returns the first time at which one more may be granted: [`Tick::NEVER`] while that depends on
+    /// a future proof.
     #[inline]
-    pub(crate) fn opens_at(&self) -> Option<Tick> {
-        match self.over() {
-            None => Some(Tick::ZERO),
-            Some(over) if over < self.back => Some(Tick::ZERO),
-            Some(over) => Some(self.runs.get(self.place(over))?.at.plus(self.hold)),
-        }
+    pub(crate) fn opens_at(&self) -> Tick {
+        let Some(over) = self.over().filter(|over| *over >= self.back) else {
+            return Tick::ZERO;
+        };
+        // The first run that has the proof of this number.
+        let place = self.runs.partition_point(|run| run.until <= over);
+        let run = self.runs.get(place);
+        run.map_or(Tick::NEVER, |run| run.at.plus(self.hold))
     }
 
     /// Returns the number granted beyond the first `limit`. It is also the number, from zero, of the
@@ -125,7 +124,6 @@ impl Window {
     #[inline]
     pub(crate) fn grant(&mut self) {
         self.granted += 1;
-        self.most_live = self.most_live.max(self.live());
     }
 
     /// Records the proof that a request was counted no later than `at`. Proofs come in order.
@@ -170,11 +168,6 @@ impl Window {
     #[inline]
     pub(crate) fn live(&self) -> u64 {
         self.granted.saturating_sub(self.back)
-    }
-
-    /// Returns the most permits that were live at any grant, the granted one among them.
-    pub(crate) fn most_live(&self) -> u64 {
-        self.most_live
     }
 
     pub(crate) fn hold(&self) -> u64 {
@@ -225,11 +218,6 @@ impl Window {
 
     fn place_of(&self, number: u64) -> usize {
         usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX)
-    }
-
-    /// Returns the place of the run with the proof of this number, from zero.
-    fn place(&self, number: u64) -> usize {
-        self.runs.partition_point(|run| run.until <= number)
     }
 }
 

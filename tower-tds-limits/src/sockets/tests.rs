@@ -6,7 +6,6 @@ use tokio_test::{assert_pending, assert_ready, task};
 
 use super::{ConnectionPermit, Connections};
 use crate::{
-    account::reactions::Sockets,
     error::WaitCause,
     limits::Limits,
     wait::{Limit, Line, Opens, shared::Shared},
@@ -57,8 +56,8 @@ fn a_token_socket_takes_no_place_of_data() {
     let mut connections = connections(2);
     assert!(open(&mut connections, Line::Front, now));
     assert!(open(&mut connections, Line::Back, now));
-    connections.release(Line::Back);
-    connections.release(Line::Front);
+    connections.returning.push((now, Line::Back));
+    connections.returning.push((now, Line::Front));
     assert_eq!(connections.open(now), 0);
 }
 
@@ -67,7 +66,7 @@ fn a_permit_that_lingers_is_back_after_a_second() {
     let now = Instant::now();
     let mut connections = connections(2);
     assert!(open(&mut connections, Line::Back, now));
-    connections.linger(Line::Back, now);
+    connections.returning.push((now + SECOND, Line::Back));
     let later = now + SECOND;
     let nearly = later - Duration::from_nanos(1);
     assert_eq!(connections.open(nearly), 1);
@@ -88,7 +87,7 @@ fn smaller_share_keeps_open_sockets_and_larger_allows_more() {
     assert_eq!(connections.open(now), 3);
     assert_eq!(connections.opens(Line::Front, now), Opens::OnReturn);
     for _ in 0..3 {
-        connections.release(Line::Back);
+        connections.returning.push((now, Line::Back));
     }
     assert_eq!(connections.opens(Line::Front, now), Opens::OnReturn);
     let _over = connections.set_share(2, now + SECOND, now);
@@ -101,27 +100,15 @@ fn smaller_share_keeps_open_sockets_and_larger_allows_more() {
     );
 }
 
-/// Returns the limits that the account sets after a 416 at `now`.
-fn after_416(most: u32, now: Instant) -> Sockets {
-    Sockets {
-        connects_at: Some(now + SECOND),
-        lowered: Some((most, now + 10 * MINUTE)),
-    }
-}
-
 #[test]
-fn after_a_416_connects_wait_for_the_silence_and_the_lowered_limit() {
+fn after_a_416_connects_wait_for_the_lowered_limit() {
     let start = Instant::now();
     let mut connections = connections(60);
-    connections.close(after_416(50, start));
-    let again = start + SECOND;
-    assert_eq!(connections.opens(Line::Back, start), Opens::At(again));
-    assert_eq!(connections.cause(Line::Back, start), WaitCause::Silence);
-    assert_eq!(connections.most_at(again), 50);
-    assert_eq!(fill(&mut connections, again), 49);
     let restored = start + 10 * MINUTE;
-    assert_eq!(connections.opens(Line::Back, again), Opens::At(restored));
-    assert_eq!(connections.cause(Line::Back, again), WaitCause::Connection);
+    connections.lower(Some((50, restored)));
+    assert_eq!(fill(&mut connections, start), 49);
+    assert_eq!(connections.opens(Line::Back, start), Opens::At(restored));
+    assert_eq!(connections.cause(Line::Back, start), WaitCause::Connection);
     assert_eq!(fill(&mut connections, restored), 10);
 }
 
@@ -141,14 +128,14 @@ proptest! {
                 0 | 1 => data += u32::from(open(&mut connections, Line::Back, now)),
                 2 => tokens += u32::from(open(&mut connections, Line::Front, now)),
                 3 if data > 0 => {
-                    connections.release(Line::Back);
+                    connections.returning.push((now, Line::Back));
                     data -= 1;
                 }
                 4 if tokens > 0 => {
-                    connections.linger(Line::Front, now);
+                    connections.returning.push((now + SECOND, Line::Front));
                     tokens -= 1;
                 }
-                _ => connections.close(after_416(before - before / 2, now)),
+                _ => connections.lower(Some((before - before / 2, now + 10 * MINUTE))),
             }
             prop_assert!(connections.open(now) <= most);
             prop_assert!(connections.data <= (most - 1).max(1));

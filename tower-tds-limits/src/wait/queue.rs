@@ -11,8 +11,8 @@ use super::Line;
 /// polled, it passes before all later ones.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// Waiters that want a turn, and whether they have a deadline.
-    runnable: BTreeMap<Place, (Waker, bool)>,
+    /// Waiters that want a turn.
+    runnable: BTreeMap<Place, Waker>,
     turn: Option<Turn>,
     /// Number of turns in a row that ended unused.
     unused: u32,
@@ -54,12 +54,11 @@ impl Queue {
         self.runnable.is_empty() && self.turn.is_none()
     }
 
-    /// Whether another waiter could use a permit now: it has no deadline, or must not start before
-    /// `now`. The last one in the order has the most time left.
+    /// Whether another waiter could use a permit now, because it may still start. The last one in the order has the
+    /// most time left.
     pub(super) fn is_wanted(&self, except: Place, now: Instant) -> bool {
-        let others = self.runnable.iter().rev();
-        let last = { others }.find(|(place, _)| **place != except);
-        last.is_some_and(|(place, (_, has_deadline))| !has_deadline || now <= place.start)
+        let last = self.runnable.keys().rfind(|place| **place != except);
+        last.is_some_and(|last| now <= last.start)
     }
 
     /// Returns the line of the next waiter that wants a turn.
@@ -91,19 +90,18 @@ impl Queue {
     }
 
     /// Records that the waiter wants a turn. Returns the waker that `waker` replaces.
-    pub(super) fn want(&mut self, place: Place, waker: Waker, has_deadline: bool) -> Option<Waker> {
+    pub(super) fn want(&mut self, place: Place, waker: Waker) -> Option<Waker> {
         if self.end_turn(place) {
             // The waiter was polled in time, but another call had taken the permit.
             self.unused = 0;
         }
-        let replaced = self.runnable.insert(place, (waker, has_deadline));
-        replaced.map(|(waker, _)| waker)
+        self.runnable.insert(place, waker)
     }
 
     /// Records that the waiter wants no turn until it is polled again. Returns its waker.
     pub(super) fn skip(&mut self, place: Place) -> Option<Waker> {
         self.end_turn(place);
-        self.runnable.remove(&place).map(|(waker, _)| waker)
+        self.runnable.remove(&place)
     }
 
     /// Removes a waiter that passes. Returns its waker.
@@ -141,10 +139,9 @@ impl Queue {
         if !is_open(self.next_line()?) {
             return None;
         }
-        self.wake_late(now, woken);
         let mut last = None;
         for _ in 0..1_u32 << (3 * self.unused) {
-            let Some((place, (waker, _))) = self.runnable.pop_first() else {
+            let Some((place, waker)) = self.runnable.pop_first() else {
                 break;
             };
             woken.push(waker);
@@ -155,25 +152,9 @@ impl Queue {
         Some(ends)
     }
 
-    /// Wakes the waiters that are late, if another one can use a permit: they learn that they are, and
-    /// cost no turn.
-    fn wake_late(&mut self, now: Instant, woken: &mut Vec<Waker>) {
-        let last = self.runnable.last_key_value();
-        if last.is_none_or(|(last, (_, has_deadline))| *has_deadline && last.start < now) {
-            return;
-        }
-        while let Some(first) = self.runnable.first_entry()
-            && first.get().1
-            && first.key().start < now
-        {
-            woken.push(first.remove().0);
-        }
-    }
-
     /// Returns the wakers of all that want a turn.
     pub(super) fn wakers(&self) -> Vec<Waker> {
-        let waiters = self.runnable.values();
-        waiters.map(|(waker, _)| waker.clone()).collect()
+        self.runnable.values().cloned().collect()
     }
 
     /// Ends the turn of this waiter, or one of later waiters. Returns whether there was one.

@@ -1,12 +1,4 @@
-use std::{
-    fmt,
-    future::poll_fn,
-    mem,
-    ops::ControlFlow,
-    sync::PoisonError,
-    task::{Poll, Waker},
-    time::Duration,
-};
+use std::{fmt, mem, ops::ControlFlow, sync::PoisonError, task::Waker, time::Duration};
 
 use tokio::time::Instant;
 
@@ -27,8 +19,6 @@ pub(super) struct State<L> {
     pub(super) limit: L,
     pub(super) queue: Queue,
     pub(super) timer: TimerState,
-    /// Wakers to wake when nothing is in flight.
-    awaits_idle: Vec<Waker>,
 }
 
 /// State of the timer's task.
@@ -40,15 +30,6 @@ pub(super) struct TimerState {
     waker: Option<Waker>,
 }
 
-/// Work to do after the lock is released.
-#[must_use = "wakers are to be woken after the lock is released"]
-#[derive(Debug, Default)]
-struct After {
-    wake: Vec<Waker>,
-    /// Waker to drop outside the lock.
-    replaced: Option<Waker>,
-}
-
 // === impl Shared ===
 
 impl<L: Limit> Shared<L> {
@@ -57,7 +38,6 @@ impl<L: Limit> Shared<L> {
             limit,
             queue: Queue::default(),
             timer: TimerState::default(),
-            awaits_idle: Vec::new(),
         };
         Self {
             state: Mutex::new(state),
@@ -76,7 +56,7 @@ impl<L: Limit> Shared<L> {
         let mut state = self.lock();
         let out = event(&mut state.limit);
         // Usually there is no waiter, so the time does not matter.
-        if state.queue.is_free() && state.awaits_idle.is_empty() {
+        if state.queue.is_free() {
             return out;
         }
         let now = clock::now();
@@ -89,25 +69,6 @@ impl<L: Limit> Shared<L> {
     #[inline]
     pub(crate) fn update_now<T>(&self, event: impl FnOnce(&mut L, Instant) -> T) -> T {
         self.update(|limit| event(limit, clock::now()))
-    }
-
-    /// Waits until nothing is in flight.
-    pub(crate) async fn idle(&self) {
-        poll_fn(|cx| {
-            let mut state = self.lock();
-            if state.limit.is_idle() {
-                return Poll::Ready(());
-            }
-            if !state
-                .awaits_idle
-                .iter()
-                .any(|waker| waker.will_wake(cx.waker()))
-            {
-                state.awaits_idle.push(cx.waker().clone());
-            }
-            Poll::Pending
-        })
-        .await;
     }
 
     /// Records the start of the timer's task. Returns whether there is none yet.
@@ -125,12 +86,12 @@ impl<L: Limit> Shared<L> {
         if state.queue.waiting() == 0 {
             return ControlFlow::Break(());
         }
-        let mut after = state.wake_next(clock::now(), true);
-        after.replaced = replaced;
+        let wake = state.wake_next(clock::now(), true);
         let due = state.timer.due;
         state.timer.waker = Some(waker.clone());
         drop(state);
-        self.run(after);
+        drop(replaced);
+        wake.into_iter().for_each(Waker::wake);
         ControlFlow::Continue(due)
     }
 
@@ -145,7 +106,8 @@ impl<L: Limit> Shared<L> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Ends an event: wakes the next waiter or sets the timer, and releases the lock.
+    /// Ends an event: wakes the next waiter or sets the timer, and releases the lock. A waker that was
+    /// replaced is dropped after that.
     #[inline]
     pub(super) fn end_event(
         &self,
@@ -153,14 +115,10 @@ impl<L: Limit> Shared<L> {
         now: Instant,
         replaced: Option<Waker>,
     ) {
-        let mut after = state.wake_next(now, false);
-        after.replaced = replaced;
+        let wake = state.wake_next(now, false);
         drop(state);
-        self.run(after);
-    }
-
-    fn run(&self, after: After) {
-        after.wake.into_iter().for_each(Waker::wake);
+        drop(replaced);
+        wake.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -192,20 +150,20 @@ impl<L> fmt::Debug for Shared<L> {
 impl<L: Limit> State<L> {
     /// Returns the place of a call that arrives now. The call that must start first is first; one
     /// without a deadline is ordered as if it had a minute, so that nothing starves.
-    pub(super) fn place(&mut self, line: Line, terms: &Terms, now: Instant) -> Place {
+    pub(super) fn place(&self, line: Line, terms: &Terms, now: Instant) -> Place {
         let minute = now + MINUTE;
         let start = terms.deadline.map_or(minute, |deadline| {
-            let usual = self.usual(line, &deadline, now);
+            let usual = self.usual(line, &deadline);
             deadline.at.checked_sub(usual).unwrap_or(now).min(minute)
         });
         self.queue.place(line, start)
     }
 
     /// Returns the usual time of a call. Token requests are not measured, and are never late.
-    fn usual(&mut self, line: Line, deadline: &Deadline, now: Instant) -> Duration {
+    fn usual(&self, line: Line, deadline: &Deadline) -> Duration {
         match line {
             Line::Front => Duration::ZERO,
-            Line::Back => self.limit.usual(deadline, now).unwrap_or_default(),
+            Line::Back => self.limit.usual(deadline).unwrap_or_default(),
         }
     }
 
@@ -221,33 +179,29 @@ impl<L: Limit> State<L> {
     /// Whether a call at its turn has too little time. If no other waiter could use its permit, it is
     /// sent nevertheless while it has nearly all of its time, because only an answer shows that the
     /// service is quick again. Later it would hardly be answered, and show nothing.
-    pub(super) fn is_late(&mut self, place: Place, terms: &Terms, now: Instant) -> bool {
+    pub(super) fn is_late(&self, place: Place, terms: &Terms, now: Instant) -> bool {
         let Some(deadline) = terms.deadline else {
             return false;
         };
-        let usual = self.usual(place.line, &deadline, now);
+        let usual = self.usual(place.line, &deadline);
         let left = deadline.at.saturating_duration_since(now);
         left < usual && (left < deadline.whole / 20 * 19 || self.queue.is_wanted(place, now))
     }
 
-    /// Gives the next waiter its turn, or sets the timer.
-    fn wake_next(&mut self, now: Instant, is_timer: bool) -> After {
-        let mut after = After::default();
-        if self.limit.is_idle() {
-            after.wake.append(&mut self.awaits_idle);
-        }
+    /// Gives the next waiter its turn, or sets the timer. Returns the wakers to wake after the lock is
+    /// released.
+    fn wake_next(&mut self, now: Instant, is_timer: bool) -> Vec<Waker> {
+        let mut wake = Vec::new();
         let Self { limit, queue, .. } = self;
         let is_open = |line| limit.opens(line, now) == Opens::Now;
-        let mut due = queue.give_turn(now, is_timer, is_open, &mut after.wake);
+        let mut due = queue.give_turn(now, is_timer, is_open, &mut wake);
         if due.is_none()
             && let Some(line) = queue.next_line()
         {
             due = limit.opens(line, now).at();
         }
-        if let Some(due) = due {
-            after.wake.extend(self.timer.set(due));
-        }
-        after
+        wake.extend(due.and_then(|due| self.timer.set(due)));
+        wake
     }
 }
 

@@ -19,7 +19,6 @@ struct Script {
     free: usize,
     at: Vec<Instant>,
     urgent: bool,
-    busy: bool,
     usual: Duration,
 }
 
@@ -47,12 +46,8 @@ impl Limit for Script {
         WaitCause::InFlight
     }
 
-    fn usual(&mut self, _deadline: &Deadline, _now: Instant) -> Option<Duration> {
+    fn usual(&self, _deadline: &Deadline) -> Option<Duration> {
         Some(self.usual)
-    }
-
-    fn is_idle(&self) -> bool {
-        !self.busy
     }
 }
 
@@ -216,20 +211,6 @@ async fn front_waiters_pass_first_and_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_front_waiter_overtakes_one_that_was_woken() {
-    let shared = limit(0);
-    let mut back = pass!(waiter(&shared));
-    assert_pending!(back.poll());
-    give_back(&shared);
-    let mut front = pass!(Waiter::new(&shared, Line::Front));
-    assert_ready_ok!(front.poll());
-    assert_pending!(back.poll());
-    give_back(&shared);
-    assert!(back.is_woken());
-    assert_ready_ok!(back.poll());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_grant_wakes_the_next_while_there_is_room() {
     let shared = limit(0);
     let (mut first, mut second) = (pass!(waiter(&shared)), pass!(waiter(&shared)));
@@ -335,35 +316,6 @@ async fn unpolled_waiters_delay_the_next_by_ten_milliseconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_polled_late_stays_first_in_the_queue() {
-    let shared = limit(0);
-    let (mut slow, mut second) = (pass!(waiter(&shared)), pass!(waiter(&shared)));
-    let mut third = pass!(waiter(&shared));
-    assert_pending!(slow.poll());
-    assert_pending!(second.poll());
-    assert_pending!(third.poll());
-    give_back(&shared);
-    sleep(Duration::from_millis(6)).await;
-    assert_ready_ok!(second.poll());
-    assert_pending!(slow.poll());
-    assert_pending!(third.poll());
-    give_back(&shared);
-    assert!(slow.is_woken() && !third.is_woken());
-    assert_ready_ok!(slow.poll());
-}
-
-#[tokio::test(start_paused = true)]
-async fn new_waiter_passes_after_the_only_waiter_lost_its_turn() {
-    let shared = limit(0);
-    let mut first = pass!(waiter(&shared));
-    assert_pending!(first.poll());
-    give_back(&shared);
-    sleep(Duration::from_millis(6)).await;
-    assert_ready_ok!(pass!(waiter(&shared)).poll());
-    assert_pending!(first.poll());
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_timer_ends_with_its_limit() {
     let shared = limit(0);
     let mut pass = pass!(waiter(&shared));
@@ -390,15 +342,6 @@ fn a_waiter_that_passes_needs_no_runtime() {
 #[should_panic(expected = "no reactor running")]
 fn waiting_outside_a_runtime_panics_at_once() {
     assert_pending!(pass!(waiter(&limit(0))).poll());
-}
-
-#[test]
-#[should_panic(expected = "timers are disabled")]
-fn waiting_in_a_runtime_without_timers_panics_at_once() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build();
-    runtime.expect("a runtime").block_on(async {
-        assert_pending!(pass!(waiter(&limit(0))).poll());
-    });
 }
 
 #[test]
@@ -434,20 +377,6 @@ fn a_limit_outlives_the_runtime_of_its_timer() {
         let passed = (&mut waits).await.expect("no panic");
         passed.expect("it has a place");
     });
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_end_of_the_last_request_ends_a_wait_for_idleness() {
-    let shared = limit(0);
-    shared.update(|script| script.busy = true);
-    let other = Arc::clone(&shared);
-    let mut idle = task::spawn(async move { other.idle().await });
-    assert_pending!(idle.poll());
-    give_back(&shared);
-    assert!(!idle.is_woken());
-    shared.update(|script| script.busy = false);
-    assert!(idle.is_woken());
-    assert_ready!(idle.poll());
 }
 
 /// Waker that records whether the limit is locked when it is woken or dropped.
@@ -517,11 +446,4 @@ async fn a_late_runtime_takes_no_turn_from_its_waiters() {
     shared.update(|_| {});
     assert!(first.is_woken() && !second.is_woken());
     assert_ready_ok!(first.poll());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_timer_without_waiters_ends() {
-    let shared = limit(0);
-    assert!(shared.begin_timer() && !shared.begin_timer());
-    assert!(shared.poll_timer(Waker::noop()).is_break());
 }

@@ -1,10 +1,13 @@
-use std::task::{Context, Poll};
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
 use super::{
-    Denial, Limit, Line, Opens, RemainingWait, Terms, clock, queue::Place, shared::Shared,
-    sync::Arc, timer::Timer,
+    Denial, Limit, Line, Opens, Terms, WaitCause, clock, queue::Place, shared::Shared, sync::Arc,
+    timer::Timer,
 };
 
 /// One waiter of a limit. Dropping it gives up its place.
@@ -46,13 +49,11 @@ impl<L: Limit> Waiter<L> {
     }
 
     /// Returns the cause of the wait, and the time until the limit opens.
-    pub(crate) fn wait(&self, now: Instant) -> RemainingWait {
+    pub(crate) fn wait(&self, now: Instant) -> (WaitCause, Option<Duration>) {
         let limit = &mut self.shared.lock().limit;
         let opens_at = limit.opens(self.line, now).at();
-        RemainingWait {
-            cause: limit.cause(self.line, now),
-            left: opens_at.map(|at| at.saturating_duration_since(now)),
-        }
+        let left = opens_at.map(|at| at.saturating_duration_since(now));
+        (limit.cause(self.line, now), left)
     }
 }
 
@@ -77,24 +78,14 @@ impl<L: Limit + Send + 'static> Waiter<L> {
         }
         let place = self.place.unwrap_or_else(|| state.place(line, terms, now));
         let is_next = !is_alone && state.queue.is_next(place);
-        let is_open = is_next && state.limit.opens(line, now) == Opens::Now;
-        let is_late = (is_open
-            || is_next && self.place.is_some() && state.queue.is_wanted(place, now))
-            && state.is_late(place, terms, now);
-        if is_open || is_late {
-            let passed = if is_late {
+        if is_next && state.limit.opens(line, now) == Opens::Now {
+            let passed = if state.is_late(place, terms, now) {
                 Err(Denial::Late)
             } else {
                 Ok(state.limit.admit(line, terms, now))
             };
-            let is_used = passed.is_ok();
-            let replaced = self.place.take().and_then(|place| {
-                if is_used {
-                    state.queue.pass(place)
-                } else {
-                    state.queue.leave(place)
-                }
-            });
+            let place = self.place.take();
+            let replaced = place.and_then(|place| state.queue.pass(place));
             shared.end_event(state, now, replaced);
             return Poll::Ready(passed);
         }
@@ -102,8 +93,7 @@ impl<L: Limit + Send + 'static> Waiter<L> {
             state.enter(terms.most_waiting)?;
             self.place = Some(place);
         }
-        let has_deadline = terms.deadline.is_some();
-        let replaced = state.queue.want(place, cx.waker().clone(), has_deadline);
+        let replaced = state.queue.want(place, cx.waker().clone());
         let wants_timer = !state.timer.is_running;
         shared.end_event(state, now, replaced);
         if wants_timer {

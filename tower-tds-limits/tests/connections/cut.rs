@@ -1,8 +1,6 @@
 //! A cut of the network, by a packet filter in a network namespace of its own.
 //!
-//! Each test runs one of the ignored tests in such a namespace. The short cuts run by default, and
-//! those of 20 s by
-//! `cargo test -p suites connections::cut_of_twenty -- --ignored --nocapture`
+//! The test runs the ignored ones in such a namespace.
 
 use std::{
     env,
@@ -244,38 +242,14 @@ async fn inside_a_short_cut_with_an_idle_pool() {
     with_an_idle_pool(2, 6).await;
 }
 
-#[tokio::test]
-#[ignore = "it runs in a network namespace"]
-async fn inside_a_long_cut_with_bodies() {
-    with_bodies(10, 20).await;
-}
-
-#[tokio::test]
-#[ignore = "it runs in a network namespace"]
-async fn inside_a_long_cut_with_an_idle_pool() {
-    with_an_idle_pool(5, 12).await;
-}
-
-/// Runs two at once, because each mostly waits.
-fn both(lasts: &'static str) {
-    let names =
-        ["bodies", "an_idle_pool"].map(|what| format!("cut::inside_a_{lasts}_cut_with_{what}"));
-    std::thread::scope(|scope| {
-        for name in &names {
-            scope.spawn(|| in_a_namespace(name));
-        }
-    });
-}
-
 #[test]
 fn short_cut_leaves_the_limits_of_sockets_and_requests_intact() {
-    both("short");
-}
-
-#[test]
-#[ignore = "half a minute; see the head of this file"]
-fn cut_of_twenty_seconds_leaves_the_limits_intact() {
-    both("long");
+    // Both at once, because each mostly waits.
+    std::thread::scope(|scope| {
+        for what in ["bodies", "an_idle_pool"] {
+            scope.spawn(move || in_a_namespace(&format!("cut::inside_a_short_cut_with_{what}")));
+        }
+    });
 }
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -12,7 +12,6 @@ mod refusals;
 mod reset;
 mod server;
 mod share;
-mod timeouts;
 mod tls;
 mod upgrade;
 
@@ -45,12 +44,6 @@ fn count(n: u32) -> NonZeroU32 {
 /// reached.
 fn limiter(most: u32) -> Limiter {
     let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
-    Limiter::new(limits.connections(with_token(most)).in_flight(count(most)))
-}
-
-/// Limits with this many data connections, and waits of a second at most.
-fn impatient(most: u32) -> Limiter {
-    let limits = Limits::default().max_wait(Duration::from_secs(1));
     Limiter::new(limits.connections(with_token(most)).in_flight(count(most)))
 }
 
@@ -122,29 +115,6 @@ async fn a_connect_that_timed_out_keeps_its_permit_for_a_second() {
     assert_eq!(limiter.snapshot().connections, 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn slow_response_bodies_keep_their_places_in_flight() {
-    let net = Net::of(["a"]);
-    let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
-    let limiter = Limiter::new(limits.in_flight(count(10)));
-    let service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
-        .service(net_client(&net, &limiter));
-    let a = net.server("a");
-    let mut calls = JoinSet::new();
-    for _ in 0..200 {
-        calls.spawn(get(service.clone(), a.at("/held")));
-    }
-    // By now all heads that can come have come, but no body has.
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!((a.requests(), limiter.snapshot().in_flight), (10, 10));
-    a.release();
-    for body in calls.join_all().await {
-        body.expect("every call is answered");
-    }
-    assert_eq!(a.requests(), 200);
-}
-
 #[tokio::test]
 async fn an_idle_socket_keeps_its_permit_and_a_closed_one_gives_it_back() {
     let server = Server::start().await;
@@ -172,11 +142,8 @@ async fn a_refused_connect_gives_its_permit_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connect_wait_beyond_max_wait_is_a_timeout() {
-    let limits = Limits::default()
-        .connections(count(1))
-        .max_wait(Duration::from_millis(200));
-    let limiter = Limiter::new(limits);
+async fn a_connect_waits_for_its_permit_for_35_seconds_at_most() {
+    let limiter = limiter(1);
     let hanging = tower::service_fn(|_: Uri| {
         std::future::pending::<Result<TokioIo<TcpStream>, std::io::Error>>()
     });
@@ -217,46 +184,6 @@ async fn permit_is_held_until_a_slow_server_closes() {
     server.close_at_once();
     next.await.expect("no panic").expect("an answer");
     assert_eq!(server.peak_sockets(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn permit_returns_after_thirty_seconds_if_the_server_never_closes() {
-    let net = Net::of(["a"]);
-    let limiter = limiter(1);
-    let client = net_client(&net, &limiter);
-    let a = net.server("a");
-    get(client.clone(), a.uri()).await.expect("an answer");
-    a.close_slowly();
-    drop(client);
-    a.seen_ends(1).await;
-    tokio::time::sleep(Duration::from_secs(29)).await;
-    assert_eq!(limiter.snapshot().connections, 1);
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!((limiter.snapshot().connections, a.open_sockets()), (0, 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn unread_responses_keep_their_sockets_and_the_wait_ends_in_an_error() {
-    let net = Net::of(["a"]);
-    let client = net_client(&net, &impatient(3));
-    let a = net.server("a");
-    let mut unread = Vec::new();
-    for _ in 0..3 {
-        let request = Request::get(a.at("/held")).body(Empty::new());
-        let response = client.clone().oneshot(request.expect("a request")).await;
-        unread.push(response.expect("a head"));
-    }
-    let before = Instant::now();
-    let refused = get(client.clone(), a.uri()).await;
-    let refused = refused.expect_err("every socket is held");
-    assert!(refused.contains("timed out after"), "{refused}");
-    assert_eq!(before.elapsed().as_secs(), 1);
-    a.release();
-    for response in unread {
-        let body = response.into_body().collect().await.expect("a body");
-        assert_eq!(body.to_bytes(), server::BODY);
-    }
-    get(client, a.uri()).await.expect("there is room again");
 }
 
 /// The recipe in the documentation of `ConnectionLimit`.

@@ -6,7 +6,6 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering::SeqCst},
     },
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -14,10 +13,7 @@ use http::Uri;
 use http_body_util::Empty;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
-    client::legacy::{
-        Client,
-        connect::{Connect, HttpConnector, proxy::Tunnel},
-    },
+    client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
 use rcgen::CertifiedKey;
@@ -27,9 +23,8 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::Notify,
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
@@ -39,41 +34,24 @@ use tower_tds_limits::{ConnectionLimit, ConnectionLimitLayer, Limiter};
 
 use crate::connections::{get, limiter, server::BODY};
 
-/// Script of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Act {
-    /// Answers whatever comes.
-    Answer,
-    /// Refuses the handshake, and closes a tenth of a second later.
-    Refuse,
-    /// Answers one request, sends a `close_notify` when the client has the answer, and closes half a
-    /// second after the client has left.
-    Notify,
-}
-
 struct TlsServer {
     uri: Uri,
     certificate: CertificateDer<'static>,
     counts: Arc<Counts>,
 }
 
-/// Connections between the accept and the close, and what they were used for.
+/// Connections between the accept and the close.
 #[derive(Debug, Default)]
 struct Counts {
     open: AtomicU32,
     most: AtomicU32,
     opened: AtomicU32,
-    requests: AtomicU32,
-    /// The client has an answer.
-    received: Notify,
-    /// The client has ended its side after a `close_notify`.
-    left: Notify,
 }
 
 // === impl TlsServer ===
 
 impl TlsServer {
-    async fn start(act: Act) -> Self {
+    async fn start() -> Self {
         let CertifiedKey { cert, signing_key } =
             rcgen::generate_simple_self_signed([String::from("localhost")]).expect("a certificate");
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
@@ -97,7 +75,7 @@ impl TlsServer {
                 let (tls, counts) = (tls.clone(), Arc::clone(&counted));
                 tokio::spawn(async move {
                     // The connection is forgotten no later than it closes, as at gateways.
-                    let socket = serve(socket, &tls, act, &counts).await;
+                    let socket = serve(socket, &tls).await;
                     counts.open.fetch_sub(1, SeqCst);
                     drop(socket);
                 });
@@ -117,28 +95,9 @@ impl TlsServer {
     fn opened(&self) -> u32 {
         self.counts.opened.load(SeqCst)
     }
-
-    /// Sends a `close_notify` to a client that has its answer, and waits until the client leaves.
-    async fn close_notify(&self) {
-        self.counts.received.notify_one();
-        let left = timeout(Duration::from_secs(30), self.counts.left.notified());
-        left.await.expect("the client reads the close_notify");
-    }
 }
 
-async fn serve(
-    mut socket: TcpStream,
-    tls: &TlsAcceptor,
-    act: Act,
-    counts: &Counts,
-) -> io::Result<TlsStream<TcpStream>> {
-    if act == Act::Refuse {
-        socket.read_u8().await?;
-        // RFC 8446, section 6: a record with an alert, fatal, handshake_failure.
-        socket.write_all(&[21, 3, 3, 0, 2, 2, 40]).await?;
-        sleep(Duration::from_millis(100)).await;
-        return Err(io::ErrorKind::ConnectionAborted.into());
-    }
+async fn serve(socket: TcpStream, tls: &TlsAcceptor) -> io::Result<TlsStream<TcpStream>> {
     let mut socket = tls.accept(socket).await?;
     let mut head = Vec::new();
     loop {
@@ -148,32 +107,21 @@ async fn serve(
             }
         }
         head.clear();
-        counts.requests.fetch_add(1, SeqCst);
         let length = BODY.len();
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{BODY}");
         socket.write_all(answer.as_bytes()).await?;
         socket.flush().await?;
-        if act == Act::Notify {
-            counts.received.notified().await;
-            socket.get_mut().1.send_close_notify();
-            socket.flush().await?;
-            // The client ends with a `close_notify` or without one.
-            let _ended = socket.read_buf(&mut head).await;
-            counts.left.notify_one();
-            sleep(Duration::from_millis(500)).await;
-            return Ok(socket);
-        }
     }
 }
 
 /// TLS over a limited connector.
-fn tls<C>(servers: &[&TlsServer], limited: C) -> HttpsConnector<C> {
+fn tls(server: &TlsServer, limiter: &Limiter) -> HttpsConnector<ConnectionLimit<HttpConnector>> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
     let mut roots = RootCertStore::empty();
-    for server in servers {
-        roots
-            .add(server.certificate.clone())
-            .expect("a certificate");
-    }
+    roots
+        .add(server.certificate.clone())
+        .expect("a certificate");
     let config = ClientConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .expect("ring knows them")
@@ -183,31 +131,16 @@ fn tls<C>(servers: &[&TlsServer], limited: C) -> HttpsConnector<C> {
         .with_tls_config(config)
         .https_only()
         .enable_http1()
-        .wrap_connector(limited)
+        .wrap_connector(ConnectionLimitLayer::new(limiter.clone()).layer(tcp))
 }
-
-fn limited(limiter: &Limiter) -> ConnectionLimit<HttpConnector> {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    ConnectionLimitLayer::new(limiter.clone()).layer(tcp)
-}
-
-fn pool<C>(connector: C) -> Pool<C>
-where
-    C: Connect + Clone,
-{
-    Client::builder(TokioExecutor::new()).build(connector)
-}
-
-type Pool<C> = Client<C, Empty<Bytes>>;
 
 #[tokio::test]
 async fn cancelled_tls_connects_stay_within_the_limit() {
-    let server = TlsServer::start(Act::Answer).await;
+    let server = TlsServer::start().await;
     // Each call has a connect of its own.
     let client = Client::builder(TokioExecutor::new())
         .pool_max_idle_per_host(0)
-        .build(tls(&[&server], limited(&limiter(3))));
+        .build::<_, Empty<Bytes>>(tls(&server, &limiter(3)));
     // Measures how long a call takes on this machine.
     let before = Instant::now();
     let first = get(client.clone(), server.uri.clone()).await;
@@ -229,82 +162,4 @@ async fn cancelled_tls_connects_stay_within_the_limit() {
         calls.join_all().await;
     }
     assert!(server.most() <= 3, "{}", server.most());
-}
-
-/// A proxy that opens tunnels, or refuses to and closes a tenth of a second later, and counts them.
-async fn proxy(opens: bool) -> (Uri, Arc<Counts>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    let counts = Arc::<Counts>::default();
-    let counted = Arc::clone(&counts);
-    tokio::spawn(async move {
-        loop {
-            let (mut socket, _) = listener.accept().await.expect("loopback accepts");
-            let open = counted.open.fetch_add(1, SeqCst) + 1;
-            counted.most.fetch_max(open, SeqCst);
-            let counts = Arc::clone(&counted);
-            tokio::spawn(async move {
-                let mut head = Vec::new();
-                while !head.ends_with(b"\r\n\r\n") {
-                    socket.read_buf(&mut head).await.expect("a request");
-                }
-                counts.requests.fetch_add(1, SeqCst);
-                let head = String::from_utf8(head).expect("text");
-                let host = head.split(' ').nth(1).expect("a host");
-                let status = if opens { "200 OK" } else { "403 Forbidden" };
-                let answer = format!("HTTP/1.1 {status}\r\n\r\n");
-                socket
-                    .write_all(answer.as_bytes())
-                    .await
-                    .expect("an open socket");
-                if opens {
-                    let mut upstream = TcpStream::connect(host).await.expect("it listens");
-                    // An error ends the tunnel as well.
-                    let _ended = copy_bidirectional(&mut socket, &mut upstream).await;
-                } else {
-                    sleep(Duration::from_millis(100)).await;
-                }
-                counts.open.fetch_sub(1, SeqCst);
-            });
-        }
-    });
-    let uri = format!("http://{address}/").parse().expect("a URI");
-    (uri, counts)
-}
-
-/// A client of one connection whose tunnels a proxy counts.
-async fn tunnelled(
-    servers: &[&TlsServer],
-    opens: bool,
-) -> (
-    Pool<HttpsConnector<Tunnel<ConnectionLimit<HttpConnector>>>>,
-    Arc<Counts>,
-) {
-    let (proxy, counts) = proxy(opens).await;
-    let tunnel = Tunnel::new(proxy, limited(&limiter(1)));
-    (pool(tls(servers, tunnel)), counts)
-}
-
-/// One tunnel at a time, as the proxy counts them.
-#[tokio::test]
-async fn ended_tunnel_keeps_its_permit_until_the_proxy_closes() {
-    let mut seen = Vec::new();
-    let ends = [
-        (false, Act::Answer),
-        (true, Act::Refuse),
-        (true, Act::Notify),
-    ];
-    for (opens, act) in ends {
-        let server = TlsServer::start(act).await;
-        let (client, counts) = tunnelled(&[&server], opens).await;
-        for _ in 0..3 {
-            let body = get(client.clone(), server.uri.clone()).await;
-            assert_eq!(body.is_ok(), act == Act::Notify, "{act:?}: {body:?}");
-            if act == Act::Notify {
-                server.close_notify().await;
-            }
-        }
-        seen.push([&counts.most, &counts.requests].map(|count| count.load(SeqCst)));
-    }
-    assert_eq!(seen, [[1, 3]; 3]);
 }

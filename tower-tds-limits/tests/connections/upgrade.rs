@@ -9,12 +9,12 @@ use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use tower::{Layer, ServiceExt};
 use tower_tds_limits::ConnectionLimitLayer;
 
-use crate::connections::{get, impatient, net::Net};
+use crate::connections::{get, limiter, net::Net};
 
 #[tokio::test(start_paused = true)]
 async fn an_upgraded_socket_keeps_its_permit_until_it_is_closed() {
     let net = Net::of(["a", "b"]);
-    let limiter = impatient(1);
+    let limiter = limiter(1);
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(net.clone());
     let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
     let request = Request::get(net.server("a").at("/upgrade"))

@@ -9,8 +9,7 @@ use hyper_util::{
 };
 use tokio::net::TcpStream;
 use tower::{
-    BoxError, Layer, Service, ServiceBuilder, ServiceExt as _, service_fn,
-    util::BoxCloneSyncService,
+    Layer, Service, ServiceBuilder, ServiceExt as _, service_fn, util::BoxCloneSyncService,
 };
 use tower_tds_limits::{
     ConnectionLimit, Error, LimitedIo, Limiter, Limits, PermitBody, Quota, RequestLimit,
@@ -40,19 +39,6 @@ fn public_types_have_the_required_auto_traits() {
     assert_unpin::<Connecting>();
     assert_unpin::<LimitedIo<TokioIo<TcpStream>>>();
     assert_static_error::<Error>();
-}
-
-#[test]
-fn stack_is_clone_send_and_sync() {
-    type Legacy = Client<ConnectionLimit<HttpConnector>, String>;
-    assert_a_stack::<_, RequestLimit<Legacy>>(Request::new(String::new()));
-}
-
-fn assert_a_stack<R, S>(_: R)
-where
-    S: Service<R, Future: Send, Response: Send> + Clone + Send + Sync + 'static,
-    S::Error: Into<BoxError> + Send + Sync + 'static,
-{
 }
 
 #[test]

@@ -175,14 +175,6 @@ async fn answer_timeout_starts_when_the_request_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_within_its_time_is_returned() {
-    let limited = Limited::before(Scripted::new(ms(999), |_| Answer::ok()));
-    let layer = RequestLimitLayer::new(limited.limiter.clone()).answer_timeout(secs(1));
-    let service = layer.layer(limited.service.clone());
-    service.oneshot(request()).await.expect("a response");
-}
-
-#[tokio::test(start_paused = true)]
 async fn calls_beyond_max_waiting_are_rejected_unsent() {
     let limited = Limited::new(
         Limits::default().in_flight(NonZeroU32::MIN),

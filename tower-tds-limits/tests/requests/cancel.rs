@@ -49,7 +49,6 @@ async fn randomly_dropped_calls_leave_no_permit_and_no_waiter() {
     assert_eq!(snapshot.in_flight, 0);
     assert_eq!(snapshot.waiting, 0);
     assert_eq!(snapshot.live, 0);
-    assert!(snapshot.certificate <= 50);
     let answer = limited.oneshot(request()).await;
     answer.expect("the next one passes");
 }

@@ -3,12 +3,11 @@
 mod bodies;
 mod connect;
 mod probe;
-mod services;
 
 use std::{error::Error as _, num::NonZeroU32, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::Request;
 use http_body_util::{BodyExt, Empty};
 use tokio::time::{Instant, sleep};
 use tokio_test::{assert_pending, task};
@@ -60,27 +59,22 @@ async fn inner_readiness_error_is_returned_and_takes_no_permit() {
     assert_eq!(limiter.snapshot().in_flight, 0);
 }
 
+/// The service and its clones can be called at any time, and nothing is left behind.
 #[tokio::test(start_paused = true)]
-async fn max_wait_error_is_returned_by_the_response_future() {
-    let probe = Probe::new();
-    let limits = per_second(1).max_wait(Duration::from_millis(300));
-    let mut service = limited(&Limiter::new(limits), &probe);
-    let body = service.ready().await.expect("ready").call(request()).await;
-
-    for _ in 0..2 {
-        let outcome = service
-            .ready()
-            .await
-            .expect("`poll_ready` errors are final, and this one is not")
-            .call(request())
-            .await;
-        let Err(error) = outcome else {
-            panic!("the wait is over its bound");
-        };
-        assert!(error.is_timeout());
+async fn the_request_limit_keeps_the_contract() {
+    let (limiter, probe) = (limiter(50), Probe::new());
+    let mut service = limited(&limiter, &probe);
+    for calls in 1..=5 {
+        service.ready().await.expect("it is always ready");
+        let ready = service.ready().await.expect("it still is");
+        let answer = ready.call(request()).await.expect("the probe answers");
+        drop(answer);
+        assert_eq!(probe.calls(), calls);
     }
-    assert_eq!(probe.calls(), 1, "nothing was sent");
-    drop(body);
+    let answer = service.clone().oneshot(request()).await;
+    drop(answer.expect("the probe answers"));
+    let snapshot = limiter.snapshot();
+    assert_eq!((snapshot.in_flight, snapshot.waiting), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,41 +92,6 @@ async fn body_read_to_its_end_frees_the_place_once() {
     assert_eq!(limiter.snapshot().in_flight, 1, "freed once");
     drop(other);
     assert_eq!(limiter.snapshot().in_flight, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_body_without_content_frees_the_place_with_the_head() {
-    let limiter = limiter(50);
-    let service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
-        .service_fn(async |_: Request<Empty<Bytes>>| {
-            Ok::<_, std::convert::Infallible>(Response::new(Empty::<Bytes>::new()))
-        });
-    let response = service.oneshot(request()).await.expect("an answer");
-    assert_eq!(limiter.snapshot().in_flight, 0);
-    drop(response);
-}
-
-#[tokio::test(start_paused = true)]
-async fn call_dropped_at_any_poll_leaves_only_sent_permits() {
-    for polls in 0..8 {
-        let limiter = limiter(1);
-        let probe = Probe::new();
-        let call = limited(&limiter, &probe).oneshot(request());
-        let mut call = task::spawn(call);
-        for _ in 0..polls {
-            if call.poll().is_ready() {
-                break;
-            }
-        }
-        drop(call);
-        // A task completes what may have been sent.
-        limiter.idle().await;
-        let snapshot = limiter.snapshot();
-        assert_eq!(snapshot.waiting, 0, "after {polls} polls");
-        let live = probe.calls();
-        assert_eq!(snapshot.live, live, "only what was sent stays counted");
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,25 +140,6 @@ async fn unsent_requests_take_no_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unclassified_error_counts_as_lost() {
-    let probe = Probe::new();
-    probe.fail_calls();
-    let limiter = limiter(1);
-    let service = limited(&limiter, &probe);
-    service
-        .oneshot(request())
-        .await
-        .expect_err("the probe fails");
-    let counted = || (limiter.snapshot().in_flight, limiter.snapshot().live);
-    assert_eq!(counted(), (0, 1));
-    // `Limits::lost_after`, and the interval.
-    sleep(Duration::from_millis(11_001)).await;
-    assert_eq!(counted(), (0, 1));
-    sleep(Duration::from_millis(1)).await;
-    assert_eq!(counted(), (0, 0));
-}
-
-#[tokio::test(start_paused = true)]
 async fn proof_end_frees_the_permit_after_the_body() {
     let limits = per_second(1).proof(Proof::End);
     let limiter = Limiter::new(limits);
@@ -212,37 +152,6 @@ async fn proof_end_frees_the_permit_after_the_body() {
     response.into_body().collect().await.expect("a whole body");
     next.await.expect("an answer");
     assert_eq!(start.elapsed(), Duration::from_millis(1_002));
-}
-
-#[tokio::test(start_paused = true)]
-async fn clones_and_layers_share_one_quota() {
-    let probe = Probe::new();
-    let limiter = Limiter::new(Limits::default());
-    let calls: Vec<_> = (0..8)
-        .flat_map(|_| {
-            let service = limited(&limiter, &probe);
-            (0..50).map(move |_| {
-                let service = service.clone();
-                tokio::spawn(async move {
-                    let response = service.oneshot(request()).await.expect("an answer");
-                    response.into_body().collect().await.expect("a whole body");
-                })
-            })
-        })
-        .collect();
-    for call in calls {
-        call.await.expect("no panic");
-    }
-    let arrivals = probe.arrivals();
-    assert_eq!(arrivals.len(), 400);
-    let largest = arrivals
-        .iter()
-        .map(|first| {
-            let second = *first..*first + Duration::from_secs(1);
-            arrivals.iter().filter(|at| second.contains(at)).count()
-        })
-        .max();
-    assert_eq!(largest, Some(50));
 }
 
 #[tokio::test(start_paused = true)]

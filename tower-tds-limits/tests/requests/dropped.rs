@@ -3,10 +3,9 @@
 use std::{
     convert::Infallible,
     future::Future,
-    num::NonZeroU32,
     pin::Pin,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Poll, Waker},
@@ -92,27 +91,6 @@ async fn calls_keep_the_rate_if_half_of_them_are_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_call_completes_and_returns_its_permits() {
-    let limiter = Limiter::new(Limits::default());
-    let seen = Scripted::new(ms(300), |_| Answer::ok());
-    let service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
-        .service(seen.clone());
-    let call = timeout(ms(100), service.oneshot(request())).await;
-    assert!(call.is_err(), "it is dropped before its answer");
-    assert_eq!(limiter.snapshot().in_flight, 1);
-    sleep(ms(201)).await;
-    let snapshot = limiter.snapshot();
-    assert_eq!((snapshot.in_flight, snapshot.live), (0, 1));
-    sleep(ms(1_002)).await;
-    assert_eq!(
-        limiter.snapshot().live,
-        0,
-        "a second after the answer, and not eleven"
-    );
-}
-
-#[tokio::test(start_paused = true)]
 async fn unpolled_call_is_dropped_unsent() {
     let limiter = Limiter::new(Limits::default());
     let seen = Scripted::new(ms(300), |_| Answer::ok());
@@ -138,52 +116,6 @@ async fn dropped_call_without_response_ends_after_ten_seconds() {
     assert_eq!(limiter.snapshot().in_flight, 1);
     sleep(Duration::from_secs(2)).await;
     assert_eq!(limiter.snapshot().in_flight, 0);
-}
-
-// The service hangs for a time in which the callers give up, and then recovers.
-#[tokio::test(start_paused = true)]
-async fn rate_recovers_eleven_seconds_after_a_service_hang() {
-    const HANG: Duration = Duration::from_millis(1_500);
-    let run = async |hang: Duration| {
-        let start = Instant::now();
-        let arrivals = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&arrivals);
-        let service = service_fn(move |_: Request<Empty<Bytes>>| {
-            let at = start.elapsed();
-            seen.lock().expect("no panic").push(at);
-            async move {
-                if at < hang {
-                    std::future::pending::<()>().await;
-                }
-                sleep(ms(50)).await;
-                Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
-            }
-        });
-        let four = NonZeroU32::MIN.saturating_add(3);
-        let service = ServiceBuilder::new()
-            .layer(RequestLimitLayer::new(Limiter::new(
-                Limits::default().in_flight(four),
-            )))
-            .service(service);
-        let mut callers = JoinSet::new();
-        for _ in 0..20 {
-            let service = service.clone();
-            callers.spawn(async move {
-                loop {
-                    drop(timeout(ms(1_000), service.clone().oneshot(request())).await);
-                }
-            });
-        }
-        // As long as a lost request may be counted, and the interval.
-        let back = HANG + Duration::from_secs(10 + 1);
-        sleep(back + Duration::from_secs(5)).await;
-        callers.abort_all();
-        let arrivals = arrivals.lock().expect("no panic");
-        arrivals.iter().filter(|at| **at >= back).count()
-    };
-    let (normal, after) = (run(Duration::ZERO).await, run(HANG).await);
-    // Four of the fifty permits belong to requests that may still be counted.
-    assert!(after * 10 >= normal * 9, "{after} of {normal} in 5 s");
 }
 
 /// A body that never ends.
@@ -230,16 +162,6 @@ async fn endless_body_of_a_dropped_call_ends_at_256_kib() {
     assert_eq!(frames.load(SeqCst), 257);
 }
 
-#[tokio::test(start_paused = true)]
-async fn answered_call_leaves_no_task() {
-    let limiter = Limiter::new(Limits::default());
-    let service = RequestLimitLayer::new(limiter);
-    let service = service.layer(Scripted::new(ms(20), |_| Answer::ok()));
-    drop(service.oneshot(request()).await);
-    let metrics = tokio::runtime::Handle::current().metrics();
-    assert_eq!(metrics.num_alive_tasks(), 0);
-}
-
 #[test]
 fn call_dropped_outside_a_runtime_ends_at_once() {
     let limiter = Limiter::new(Limits::default());
@@ -255,27 +177,6 @@ fn call_dropped_outside_a_runtime_ends_at_once() {
     assert!(Pin::new(&mut call).poll(&mut cx).is_pending());
     drop(call);
     assert_eq!(limiter.snapshot().in_flight, 0);
-}
-
-/// Holds the request, as a client does while it has no connection.
-#[tokio::test(start_paused = true)]
-async fn unsent_call_returns_its_permit_when_dropped() {
-    let limiter = Limiter::new(Limits::default());
-    let connects = service_fn(async |request: Request<Empty<Bytes>>| {
-        assert!(HandOver::hold(request.extensions()));
-        sleep(ms(50)).await;
-        Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
-    });
-    let service = RequestLimitLayer::new(limiter.clone()).layer(connects);
-    drop(
-        timeout(
-            ms(10),
-            service.oneshot(request_until(Instant::now() + secs(60))),
-        )
-        .await,
-    );
-    let snapshot = limiter.snapshot();
-    assert_eq!((snapshot.in_flight, snapshot.live), (0, 0));
 }
 
 /// The connection of a request is closed before anything is written, as that of an idle one may be.

@@ -119,37 +119,3 @@ async fn a_429_pauses_only_the_layer_that_got_it() {
         "the layer's services pause together"
     );
 }
-
-#[tokio::test(start_paused = true)]
-async fn calls_wait_again_after_a_long_pause_ends() {
-    let limited = Limited::before(Scripted::new(ms(20), |n| match n {
-        0 => Answer::status(429).retry_after(100),
-        1 | 2 => Answer::status(429),
-        _ => Answer::ok(),
-    }));
-    limited.calls(1).await;
-    sleep(secs(60)).await;
-    assert_eq!(limited.calls(1).await, [429]);
-    sleep(secs(45)).await;
-    assert_eq!(limited.calls(1).await, [429]);
-    assert_eq!(limited.calls(3).await, [200; 3], "they wait");
-}
-
-#[tokio::test(start_paused = true)]
-async fn ten_calls_probe_each_doubling_pause_without_retry_after() {
-    let limited = Limited::before(Scripted::refusing(ms(300), 31, Answer::status(429)));
-    let begin = Instant::now();
-    assert_eq!(limited.calls(1).await, [429]);
-    let statuses = limited.calls(60).await;
-    let refused = statuses.iter().filter(|status| **status == 429);
-    assert_eq!(refused.count(), 30, "ten for each pause that was too short");
-    let mut seconds: Vec<_> = limited
-        .service
-        .arrivals()
-        .iter()
-        .map(|at| at.duration_since(begin).as_secs())
-        .collect();
-    seconds.dedup();
-    // 1, 2, 4 and 8 s after the answers, each 0.3 s after its request.
-    assert_eq!(seconds[..5], [0, 1, 3, 7, 16]);
-}

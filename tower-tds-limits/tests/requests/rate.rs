@@ -7,7 +7,7 @@ use http::{Request, Response, StatusCode, header::CONNECTION};
 use http_body_util::Empty;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_tds_limits::{Burst, Limiter, Limits, RequestLimitLayer, Rules};
+use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
 
 use super::{
     limited::Limited,
@@ -39,41 +39,6 @@ async fn a_423_silences_all_calls_for_a_second_and_spaces_them_for_ten_minutes()
     assert_eq!(left(&limited), (50, None));
 }
 
-/// A gateway that takes no burst: it accepts requests 20 ms apart and answers the others with 423.
-/// It keeps its time in whole milliseconds.
-fn burstless() -> Scripted {
-    let mut next = None;
-    Scripted::new(ms(30), move |_| {
-        let now = Instant::now();
-        match next {
-            Some(next) if now < next => Answer::status(423),
-            _ => {
-                next = Some(now + ms(20));
-                Answer::ok()
-            }
-        }
-    })
-}
-
-#[tokio::test(start_paused = true)]
-async fn burstless_gateway_refuses_at_most_thirteen_calls() {
-    let limited = Limited::before(burstless());
-    let refused = |statuses: &[StatusCode]| statuses.iter().filter(|s| **s != 200).count();
-    let first = limited.calls(60).await;
-    assert!((1..=13).contains(&refused(&first)), "{}", refused(&first));
-    let then = limited.calls(400).await;
-    assert_eq!(refused(&then), 0);
-    assert_eq!(left(&limited).0, 50, "spaced, and no slower");
-}
-
-#[tokio::test(start_paused = true)]
-async fn burstless_gateway_refuses_nothing_with_burst_zero() {
-    let rules = Rules::window().bucket(Burst::Of(0));
-    let limited = Limited::new(Limits::default().rules(rules), burstless());
-    let statuses = limited.calls(100).await;
-    assert!(statuses.iter().all(|status| *status == 200));
-}
-
 #[tokio::test(start_paused = true)]
 async fn requests_close_their_sockets_until_three_seconds_after_a_416() {
     let service = service_fn(async |request: Request<Empty<Bytes>>| {
@@ -98,13 +63,4 @@ async fn requests_close_their_sockets_until_three_seconds_after_a_416() {
     assert_eq!(closes("/").await, Some(true), "after the silence");
     sleep(ms(2_000)).await;
     assert_eq!(closes("/").await, Some(false));
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_certificate_is_reached_and_never_exceeded() {
-    let limited = Limited::before(Scripted::new(ms(150), |_| Answer::ok()));
-    assert_eq!(limited.limiter.snapshot().certificate, 0);
-    limited.calls(500).await;
-    let certificate = limited.limiter.snapshot().certificate;
-    assert!((45..=50).contains(&certificate), "{certificate}");
 }

@@ -2,38 +2,15 @@
 
 use std::num::NonZeroU32;
 
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep},
-};
+use tokio::time::sleep;
 use tower::ServiceExt;
-use tower_tds_limits::{Error, Limits, Quota};
+use tower_tds_limits::{Limits, Quota};
 
 use crate::requests::{
     limited::{Limited, unsent},
     ms, secs,
     service::{Answer, Scripted, request},
 };
-
-#[tokio::test(start_paused = true)]
-async fn a_bounded_wait_counts_the_pause_and_the_queue_together() {
-    let quota = Quota::per_second(NonZeroU32::MIN);
-    let limited = Limited::new(Limits::new(quota).max_wait(secs(5)), Scripted::pausing(4));
-    limited.calls(1).await;
-    let begin = Instant::now();
-    let caller = limited.caller();
-    let mut tasks = JoinSet::new();
-    for _ in 0..5 {
-        tasks.spawn(caller.clone().oneshot(request()));
-    }
-    let answers = tasks.join_all().await;
-    let told = answers.into_iter().filter_map(unsent);
-    let late = told.filter(Error::is_timeout).count();
-    // One is sent after 4 s; at most one more finds a permit in the second that is left.
-    assert!(late >= 3, "{late}");
-    assert!(begin.elapsed() <= ms(5_100));
-    assert_eq!(limited.limiter.snapshot().waiting, 0);
-}
 
 #[tokio::test(start_paused = true)]
 async fn rejected_call_gets_a_retry_after() {

@@ -112,9 +112,8 @@ impl Status {
     /// | `tds_permits_live`, `tds_permits_quota` | gauge | | permits live, and the quota |
     /// | `tds_in_flight` | gauge | | requests in flight, from their permit to the end of the body |
     /// | `tds_sockets`, `tds_sockets_most` | gauge | | open sockets, and the limit |
-    /// | `tds_wait_seconds` | histogram | `cause` | ended waits of attempts, of all clients of the process, by [cause](tower_tds_limits::WaitCause): `readiness` (such as the token), `window`, `counter`, `bucket`, `in_flight`, `silence`, `pause`; in a fleet also `share`, `store` |
+    /// | `tds_wait_seconds` | histogram | `cause` | ended waits of attempts, of all clients of the process, by [cause](tower_tds_limits::WaitCause): `readiness` (such as the token), `rate`, `in_flight`, `silence`, `pause`; in a fleet also `share`, `store` |
     /// | `tds_granted_total` | counter | | requests that got a permit |
-    /// | `tds_certificate` | gauge | | the most requests that can have been counted in any interval of the first quota |
     /// | `tds_lowered_seconds` | gauge | | how long requests are fewer and evenly spaced at least, because of a 423, or 0 |
     /// | `tds_paused_seconds`, `tds_silent_seconds` | gauge | | the rest of a pause (429) or a silence (423, 416), or 0 |
     /// | `tds_token_life_seconds` | gauge | | the rest of the token's life; 0: no token |
@@ -146,7 +145,6 @@ impl Status {
         gauge!("tds_sockets", labels()).set(f64::from(limits.connections));
         gauge!("tds_sockets_most", labels()).set(f64::from(limits.most_connections));
         counter!("tds_granted_total", labels()).absolute(limits.granted);
-        gauge!("tds_certificate", labels()).set(count(limits.certificate));
         gauge!("tds_lowered_seconds", labels()).set(seconds(limits.lowered_for));
         gauge!("tds_paused_seconds", labels()).set(seconds(limits.paused_for));
         gauge!("tds_silent_seconds", labels()).set(seconds(limits.silent_for));

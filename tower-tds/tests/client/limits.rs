@@ -56,7 +56,7 @@ async fn exhausted_quota_fails_later_calls_without_a_request() {
 }
 
 #[tokio::test]
-async fn call_without_a_socket_in_time_is_a_limit_timeout() {
+async fn call_without_a_socket_in_time_was_not_sent() {
     let server = Server::start(b"").await;
     let data = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", data.local_addr().expect("an address"));
@@ -69,18 +69,12 @@ async fn call_without_a_socket_in_time_is_a_limit_timeout() {
         pending::<()>().await;
     });
     let two = NonZeroU32::MIN.saturating_add(1);
-    let limits = Limits::default()
-        .connections(two)
-        .max_wait(Duration::from_secs(5));
-    let client = client(&server, &url, limits);
+    let client = client(&server, &url, Limits::default().connections(two));
     drop(get(&client, &url).await.expect("the head of a success"));
     pause();
-    let called = get(&client, &url).await;
-    let error = called.map(drop).expect_err("there is no socket");
-    assert_eq!(
-        (error.kind(), error.sent()),
-        (Kind::LimitTimeout, Sent::Never)
-    );
+    let call = client.get(&url).deadline(Duration::from_secs(5));
+    let error = call.await.map(drop).expect_err("there is no socket");
+    assert_eq!((error.kind(), error.sent()), (Kind::Timeout, Sent::Never));
     let chain: Vec<_> = outcome::chain(&error).map(ToString::to_string).collect();
     let limit = "waiting for a connection; request not sent";
     assert!(chain.iter().any(|link| link.contains(limit)), "{chain:?}");

@@ -112,7 +112,7 @@ async fn attempt_span_records_its_wait() {
     // The first call waits for the token, which the simulated endpoint returns at once.
     let for_token = wait("readiness", "0.0");
     assert!(first.contains(&for_token), "{first}");
-    let waited = wait("window", &format!("{took:?}"));
+    let waited = wait("rate", &format!("{took:?}"));
     assert!(
         took >= 2.0 && second.contains(&waited),
         "{waited}: {second}"
@@ -174,8 +174,8 @@ async fn attempt_span_records_an_abandoned_wait() {
     assert!(calls[2].contains("error.type=\"cancelled\""), "{calls:?}");
     let attempts = attempts(&log);
     assert_eq!(attempts.len(), 3, "{attempts:?}");
-    assert!(attempts[1].contains(&wait("window", "1.0")), "{attempts:?}");
-    assert!(attempts[2].contains(&wait("window", "0.5")), "{attempts:?}");
+    assert!(attempts[1].contains(&wait("rate", "1.0")), "{attempts:?}");
+    assert!(attempts[2].contains(&wait("rate", "0.5")), "{attempts:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,9 +191,9 @@ async fn waits_are_a_histogram_by_cause() {
     }
     let text = recorder.handle().render();
     for line in [
-        r#"tds_wait_seconds_bucket{cause="window",le="1"} 0"#,
-        r#"tds_wait_seconds_bucket{cause="window",le="5"} 2"#,
-        r#"tds_wait_seconds_count{cause="window"} 2"#,
+        r#"tds_wait_seconds_bucket{cause="rate",le="1"} 0"#,
+        r#"tds_wait_seconds_bucket{cause="rate",le="5"} 2"#,
+        r#"tds_wait_seconds_count{cause="rate"} 2"#,
     ] {
         assert!(text.lines().any(|each| each == line), "{line}\n{text}");
     }

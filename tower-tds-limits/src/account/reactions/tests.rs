@@ -24,8 +24,12 @@ fn at(seconds: u64) -> Tick {
     Tick::ZERO.plus(seconds * SECOND)
 }
 
-fn refuse(reactions: &mut Reactions, outcome: Outcome, granted: u64, now: u64) -> Begins {
-    reactions.on(outcome, at(now), at(granted), false)
+fn refuse_rate(reactions: &mut Reactions, granted: u64, now: u64) -> bool {
+    reactions.lower_rate(at(now), at(granted))
+}
+
+fn refuse_sockets(reactions: &mut Reactions, granted: u64, now: u64) -> bool {
+    reactions.lower_sockets(at(now), at(granted), false)
 }
 
 fn until(reactions: &Reactions, now: Tick) -> (Tick, WaitCause) {
@@ -42,24 +46,12 @@ fn a_423_begins_a_silence_and_each_volley_lowers_the_rate_once_down_to_a_sixth()
     let mut left = Vec::new();
     for second in 0..12 {
         let now = at(10 * second + 5);
-        let begins = refuse(
-            &mut reactions,
-            Outcome::RateExceeded,
-            10 * second + 4,
-            10 * second + 5,
-        );
-        assert_eq!(begins, Begins::LowerRate);
+        let (granted, refused) = (10 * second + 4, 10 * second + 5);
+        assert!(refuse_rate(&mut reactions, granted, refused));
         // This one was granted before the rate was lowered.
-        let late = refuse(
-            &mut reactions,
-            Outcome::RateExceeded,
-            10 * second + 5,
-            10 * second + 6,
-        );
-        assert_eq!(late, Begins::Nothing);
+        assert!(!refuse_rate(&mut reactions, refused, refused + 1));
         let silence = (at(10 * second + 6).plus(SILENCE), WaitCause::Silence);
         assert_eq!(until(&reactions, now), silence);
-        assert!(reactions.connects_at <= now, "connects go on");
         let (quota, pace) = reactions.lowered(fifty());
         assert_eq!(pace.map(|pace| pace.at_once), Some(5));
         left.push(quota.requests().get());
@@ -74,11 +66,9 @@ fn a_423_begins_a_silence_and_each_volley_lowers_the_rate_once_down_to_a_sixth()
 #[test]
 fn a_416_lowers_sockets_and_requests_in_flight_for_ten_minutes() {
     let mut reactions = Reactions::default();
-    let begins = refuse(&mut reactions, Outcome::ConnectionsExceeded, 0, 1);
-    assert_eq!(begins, Begins::FewerSockets);
+    assert!(refuse_sockets(&mut reactions, 0, 1));
     let silence = at(1).plus(SILENCE);
     assert_eq!(until(&reactions, at(1)), (silence, WaitCause::Silence));
-    assert_eq!(reactions.connects_at, silence);
     assert_eq!(
         reactions.most_sockets(60),
         Some((50, at(1).plus(10 * MINUTE)))
@@ -91,19 +81,9 @@ fn a_416_lowers_sockets_and_requests_in_flight_for_ten_minutes() {
 fn further_416s_lower_the_sockets_down_to_a_sixth() {
     let mut reactions = Reactions::default();
     for second in 1..40 {
-        refuse(
-            &mut reactions,
-            Outcome::ConnectionsExceeded,
-            2 * second - 1,
-            2 * second,
-        );
+        refuse_sockets(&mut reactions, 2 * second - 1, 2 * second);
         // This 416 answers a request that was sent before.
-        refuse(
-            &mut reactions,
-            Outcome::ConnectionsExceeded,
-            2 * second,
-            2 * second + 1,
-        );
+        refuse_sockets(&mut reactions, 2 * second, 2 * second + 1);
     }
     assert_eq!(
         reactions.most_sockets(60),
@@ -115,10 +95,9 @@ fn further_416s_lower_the_sockets_down_to_a_sixth() {
 #[test]
 fn a_416_while_more_sockets_are_open_than_the_limit_allows_lowers_nothing() {
     let mut reactions = Reactions::default();
-    refuse(&mut reactions, Outcome::ConnectionsExceeded, 0, 1);
-    let begins = reactions.on(Outcome::ConnectionsExceeded, at(4), at(3), true);
-    assert_eq!(begins, Begins::Nothing);
-    assert_eq!(reactions.connects_at, at(4).plus(SILENCE));
+    refuse_sockets(&mut reactions, 0, 1);
+    assert!(!reactions.lower_sockets(at(4), at(3), true));
+    assert_eq!(until(&reactions, at(4)).0, at(4).plus(SILENCE));
     assert!(reactions.closes_socket(at(4).plus(CLOSING - 1)));
     let ends = at(4).plus(10 * MINUTE);
     assert_eq!(reactions.most_sockets(60), Some((50, ends)));
@@ -129,9 +108,12 @@ fn end_of_a_share_closes_everything() {
     let mut reactions = Reactions::default();
     reactions.share_until(at(9), None, false, at(1));
     assert_eq!(until(&reactions, at(8)).0, Tick::ZERO);
-    assert_eq!(until(&reactions, at(9)), (Tick::NEVER, WaitCause::Share));
+    assert_eq!(
+        until(&reactions, at(9)),
+        (Tick::NEVER, WaitCause::Share(None))
+    );
     reactions.share_until(at(9), Some("unreachable"), false, at(9));
-    let fault = WaitCause::Store("unreachable");
+    let fault = WaitCause::Share(Some("unreachable"));
     assert_eq!(until(&reactions, at(9)), (Tick::NEVER, fault));
 }
 
@@ -140,7 +122,7 @@ fn requests_close_their_sockets_while_a_share_has_too_many() {
     let mut reactions = Reactions::default();
     reactions.share_until(at(9), None, true, at(1));
     assert!(reactions.closes_socket(at(8)));
-    refuse(&mut reactions, Outcome::ConnectionsExceeded, 4, 5);
+    refuse_sockets(&mut reactions, 4, 5);
     reactions.share_until(at(12), None, false, at(6));
     assert!(reactions.closes_socket(at(8).minus(1)), "after the 416");
     reactions.share_until(at(2_000), None, false, at(1_000));
@@ -166,12 +148,16 @@ proptest! {
         let mut now = at(1);
         for (after, outcome, took) in events {
             now = now.plus(after * 1_000_000);
-            reactions.on(outcome, now, now.minus(took * 1_000_000), false);
+            let granted = now.minus(took * 1_000_000);
+            match outcome {
+                Outcome::RateExceeded => _ = reactions.lower_rate(now, granted),
+                Outcome::ConnectionsExceeded => _ = reactions.lower_sockets(now, granted, false),
+                _ => {}
+            }
             let (closed, _) = until(&reactions, now);
             prop_assert!(closed <= now.plus(SILENCE));
             let lowered = reactions.most_sockets(most).map_or(most, |(most, _)| most);
             prop_assert!((1..=most).contains(&lowered));
-            prop_assert!(reactions.connects_at <= now.plus(SILENCE));
             if outcome == Outcome::RateExceeded {
                 prop_assert!(closed >= now.plus(SILENCE));
             }

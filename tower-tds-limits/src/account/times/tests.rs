@@ -2,10 +2,6 @@ use super::*;
 
 const MS: u64 = MILLISECOND;
 
-fn at(millis: u64) -> Tick {
-    Tick::ZERO.plus(millis * MS)
-}
-
 fn within(millis: u64) -> Octave {
     Octave::of(Some(&Deadline {
         at: tokio::time::Instant::now(),
@@ -14,40 +10,18 @@ fn within(millis: u64) -> Octave {
     }))
 }
 
-fn usual(times: &Times, octave: Octave, millis: u64) -> Option<u128> {
-    times
-        .usual(octave, at(millis))
-        .map(|usual| usual.as_millis())
-}
-
 #[test]
-fn steady_times_are_usual_within_two_milliseconds() {
-    let (mut times, second) = (Times::default(), within(1_000));
-    assert_eq!(usual(&times, second, 0), None);
-    for nth in 0..40 {
-        times.learn(second, 80 * MS, at(nth));
-    }
-    assert!(usual(&times, second, 40).is_some_and(|usual| (80..84).contains(&usual)));
-}
-
-#[test]
-fn quick_calls_with_short_deadlines_stay_apart_from_slow_ones() {
+fn steady_times_are_usual_within_two_milliseconds_and_short_deadlines_stay_apart_from_long_ones() {
     let mut times = Times::default();
     let [short, long, other] = [1_000, 10_000, 100].map(within);
-    for nth in 0..40 {
-        times.learn(short, 80 * MS, at(nth));
-        times.learn(long, 2_000 * MS, at(nth));
+    for _ in 0..40 {
+        times.learn(short, 80 * MS);
+        times.learn(long, 2_000 * MS);
     }
-    assert!(usual(&times, short, 40) < Some(90));
-    assert!(usual(&times, long, 40) >= Some(2_000));
-    // Those of all calls stand for an octave without its own.
-    assert!(usual(&times, other, 40) > Some(500));
-    times.learn(long, 2_000 * MS, at(12_000));
-    assert!(
-        usual(&times, short, 12_000) >= Some(500),
-        "its own are forgotten"
-    );
-    assert_eq!(usual(&times, short, 22_001), None);
+    let usual = |octave| times.usual(octave).map(|usual| usual.as_millis());
+    assert!(usual(short).is_some_and(|usual| (80..84).contains(&usual)));
+    assert!(usual(long) >= Some(2_000));
+    assert_eq!(usual(other), None);
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Rule {
 
     fn opens_at(&mut self, now: Tick) -> Option<Tick> {
         self.window.advance(now);
-        let opens = self.window.opens_at()?;
+        let opens = Some(self.window.opens_at()).filter(|at| *at < Tick::NEVER)?;
         Some(opens.max(self.counter.opens_at(&self.window, now)))
     }
 

@@ -6,7 +6,7 @@ use loom::{future::block_on, sync::Arc, thread};
 use tokio::time::Instant;
 
 use crate::{
-    error::{RemainingWait, WaitCause},
+    error::WaitCause,
     wait::{Deadline, Denial, Limit, Line, Opens, Terms, queue},
 };
 

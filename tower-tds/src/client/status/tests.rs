@@ -24,9 +24,7 @@ async fn status_names_each_wait_cause() {
     assert_eq!(status.waits_for().as_deref(), Some("the HTTP client"));
     let full = "a place in flight: responses are slow, or bodies are not read";
     for (cause, text) in [
-        (WaitCause::Window, "the rate limit"),
-        (WaitCause::Counter, "the rate limit"),
-        (WaitCause::Bucket, "the rate limit"),
+        (WaitCause::Rate, "the rate limit"),
         (WaitCause::InFlight, full),
     ] {
         status.limits.waits_for = Some(cause);
