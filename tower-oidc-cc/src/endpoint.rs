@@ -6,8 +6,6 @@ use bytes::Bytes;
 use http::{Uri, response::Parts, uri::Scheme};
 use serde::Deserialize;
 use serde_json::Value;
-#[cfg(feature = "private-key-jwt")]
-use tower_tds_outcome::default_port;
 use tower_tds_outcome::place;
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::{error, fmt, time::Duration};
 
-use tower_tds_outcome::{Cause, Outcome, Resend, Rough, Secrets, Sent};
+use tower_tds_outcome::{Cause, Outcome, Resend, Secrets, Sent};
 
 /// Error of a call that a limit rejected or timed out, or in which the service below failed.
 ///
