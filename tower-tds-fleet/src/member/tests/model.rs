@@ -43,7 +43,7 @@ struct State {
 
 struct Past {
     event: String,
-    before: Option<Rc<Past>>,
+    before: Option<Rc<Self>>,
 }
 
 #[derive(Clone)]
@@ -62,6 +62,9 @@ struct Process {
     /// Run of the server that answered last, and when.
     run: Option<(u64, u64)>,
 }
+
+/// A fault of the store, and what it changes.
+type StoreFault = (&'static str, fn(&mut State));
 
 /// What becomes of a reply.
 #[derive(Debug, Clone, Copy)]
@@ -261,7 +264,7 @@ impl State {
         }
         // Faults of the store are listed with the first process.
         if at == 0 && self.faults > 0 {
-            let changes: [(&str, fn(&mut Self)); 4] = [
+            let changes: [StoreFault; 4] = [
                 ("the store is emptied", |next| {
                     next.lose(Division::default())
                 }),
