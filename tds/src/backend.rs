@@ -27,7 +27,7 @@ use tower_tds::Client;
 use crate::{
     accept,
     access::{self, Access, Log, OWN},
-    cache::{Cache, Terms},
+    cache::{Bounds, Cache},
     exit::{Exit, Failure, causes, plain},
     list,
     output::{note, warn},
@@ -55,7 +55,7 @@ pub(crate) struct Backend {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
     #[command(flatten)]
-    terms: Terms,
+    bounds: Bounds,
     #[command(flatten)]
     access: Access,
     /// Let web pages of this origin read responses; * needs --list
@@ -71,7 +71,7 @@ pub(crate) struct Backend {
 
 /// State that all users share.
 #[derive(Debug)]
-struct Shared {
+struct App {
     condition: Condition,
     /// Resources that users may request, or `None` for all.
     list: Option<HashSet<String>>,
@@ -113,8 +113,8 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     let service = settings.service().await?;
     let client = settings.client(service.builder).await?;
     let metrics = access::recorder().map_err(|error| Failure::usage(causes(&error)))?;
-    let cache = Cache::new(client.clone(), service.accept, service.secrets, job.terms);
-    let shared = Arc::new(Shared {
+    let cache = Cache::new(client.clone(), service.accept, service.secrets, job.bounds);
+    let app = Arc::new(App {
         condition: Condition {
             client: client.clone(),
             cache: Arc::new(cache),
@@ -125,12 +125,12 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         origins: job.allow_origin,
         stop: Arc::clone(&settings.stop),
     });
-    let cross = cross_origin(&shared.origins);
+    let cross = cross_origin(&app.origins);
     // Fetches the token ahead, so that the first user does not wait for it, and the first health
     // check shows a wrong secret.
     if let Some(board) = board {
         note(&format!("status at http://{}", listens(&board)?));
-        let pages = axum::serve(board, status::router(shared.condition.clone()));
+        let pages = axum::serve(board, status::router(app.condition.clone()));
         tokio::spawn(pages.into_future());
     }
     let (log, printed) = Log::start(job.access);
@@ -138,9 +138,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     // in place of 19,000 (callgrind).
     let service = ServiceBuilder::new()
         .option_layer(cross)
-        .service(service_fn(move |request| {
-            answer(Arc::clone(&shared), request)
-        }));
+        .service(service_fn(move |request| answer(Arc::clone(&app), request)));
     let answer =
         move |user, request| access::record(Arc::clone(&log), user, request, service.clone());
     note(&format!("listening on http://{}", listens(&users)?));
@@ -153,7 +151,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     };
     let grace = async {
         settings.stop.requested().await;
-        sleep(job.drain + job.terms.deadline).await;
+        sleep(job.drain + job.bounds.deadline).await;
     };
     tokio::select! {
         () = accept::serve(users, answer, stopped) => {}
@@ -165,15 +163,15 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     Ok(Exit::Whole)
 }
 
-async fn answer<B>(shared: Arc<Shared>, request: Request<B>) -> Result<Response, Infallible> {
+async fn answer<B>(app: Arc<App>, request: Request<B>) -> Result<Response, Infallible> {
     Ok(match (request.method(), request.uri().path()) {
         _ if !has_its_host(&request) => {
             Refusal::new(StatusCode::BAD_REQUEST, "host").into_response()
         }
-        (&Method::GET | &Method::HEAD, "/healthz" | "/readyz") => health(&shared),
+        (&Method::GET | &Method::HEAD, "/healthz" | "/readyz") => health(&app),
         (&Method::GET | &Method::HEAD, "/livez") => "alive\n".into_response(),
-        (&Method::GET | &Method::HEAD, "/metrics") => prometheus(&shared),
-        (&Method::GET | &Method::HEAD, _) => serve(&shared, &request).await,
+        (&Method::GET | &Method::HEAD, "/metrics") => prometheus(&app),
+        (&Method::GET | &Method::HEAD, _) => serve(&app, &request).await,
         _ => {
             let refused = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "method");
             ([(ALLOW, "GET, HEAD")], refused).into_response()
@@ -208,12 +206,12 @@ async fn started(client: Client) {
     system::notify(&["STATUS=there is a token"]);
 }
 
-async fn serve<B>(shared: &Shared, request: &Request<B>) -> Response {
+async fn serve<B>(app: &App, request: &Request<B>) -> Response {
     let target = request.uri().path_and_query();
     let target = target.map_or("/", |target| target.as_str());
-    let is_served = match &shared.list {
+    let is_served = match &app.list {
         Some(list) => list.contains(target),
-        None if !is_local(request.headers(), &shared.origins) => {
+        None if !is_local(request.headers(), &app.origins) => {
             return Refusal::new(StatusCode::FORBIDDEN, "foreign_page").into_response();
         }
         None => true,
@@ -221,11 +219,7 @@ async fn serve<B>(shared: &Shared, request: &Request<B>) -> Response {
     if !is_served {
         return Refusal::new(StatusCode::NOT_FOUND, "not_found").into_response();
     }
-    shared
-        .condition
-        .cache
-        .serve(target, request.headers())
-        .await
+    app.condition.cache.serve(target, request.headers()).await
 }
 
 /// Returns the layer that allows pages of these other origins to read.
@@ -254,10 +248,10 @@ fn origin(text: &str) -> Result<HeaderValue, String> {
     value.ok_or_else(|| "write an origin, as in https://app.example.org, or *".to_owned())
 }
 
-fn health(shared: &Shared) -> Response {
-    let client = shared.condition.client.status();
-    let mut troubles = shared.condition.troubles(&client);
-    if shared.stop.is_requested() {
+fn health(app: &App) -> Response {
+    let client = app.condition.client.status();
+    let mut troubles = app.condition.troubles(&client);
+    if app.stop.is_requested() {
         troubles.push("it is stopping".to_owned());
     }
     let code = match troubles[..] {
@@ -269,9 +263,9 @@ fn health(shared: &Shared) -> Response {
     (code, Json(health)).into_response()
 }
 
-fn prometheus(shared: &Shared) -> Response {
+fn prometheus(app: &App) -> Response {
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4")];
-    (kind, shared.condition.metrics()).into_response()
+    (kind, app.condition.metrics()).into_response()
 }
 
 fn check_local(option: &str, address: SocketAddr, advice: &str) -> Result<(), Failure> {

@@ -43,14 +43,14 @@ pub(crate) struct Cache {
     client: Client,
     accept: Accept,
     secrets: Secrets,
-    terms: Terms,
+    bounds: Bounds,
     /// Guards all of the book. Locked for a few statements and never across an await.
     book: Mutex<Book>,
 }
 
 /// Bounds of a user's wait, and of the use of a response.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Terms {
+pub(crate) struct Bounds {
     /// How long a user waits at most
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub(crate) deadline: Duration,
@@ -127,12 +127,12 @@ pub(crate) struct Times {
 // === impl Cache ===
 
 impl Cache {
-    pub(crate) fn new(client: Client, accept: Accept, secrets: Secrets, terms: Terms) -> Self {
+    pub(crate) fn new(client: Client, accept: Accept, secrets: Secrets, bounds: Bounds) -> Self {
         Self {
             client,
             accept,
             secrets,
-            terms,
+            bounds,
             book: Mutex::default(),
         }
     }
@@ -157,7 +157,7 @@ impl Cache {
             (self.call(target, &mut book), cache, begun)
         };
         // No value is sent: the channel closes at the end of the call.
-        let ended = timeout(self.terms.deadline, call.changed()).await;
+        let ended = timeout(self.bounds.deadline, call.changed()).await;
         let upstream = Some(begun.elapsed());
         let mut book = self.book();
         let resource = book.resource(target);
@@ -245,7 +245,7 @@ impl Cache {
             ..Asked::default()
         };
         // Longer than a user waits, because a late response serves the next user.
-        let deadline = self.terms.deadline * 5;
+        let deadline = self.bounds.deadline * 5;
         let answer = self.accept.get(&self.client, asked, deadline, &[]).await?;
         let known = last.as_ref().map(|last| last.known.clone());
         let mut known = known.unwrap_or_default();
@@ -261,8 +261,8 @@ impl Cache {
             }
         }
         let age = number(source.get(AGE).and_then(|age| age.to_str().ok())).unwrap_or_default();
-        let terms = [self.terms.fresh, self.terms.stale.unwrap_or_default()];
-        let times = times(headers, source.typed_get(), terms);
+        let bounds = [self.bounds.fresh, self.bounds.stale.unwrap_or_default()];
+        let times = times(headers, source.typed_get(), bounds);
         let stored = stored.unwrap_or_else(|| Stored::new(body.unwrap_or_default(), headers));
         stored.prepare(headers);
         Ok(Last {
@@ -439,7 +439,7 @@ impl Last {
 
 /// How long a response may be served by its headers (RFC 9111, section 5.2.2, and RFC 5861), or by
 /// the options `--fresh` and `--stale`.
-pub(crate) fn times(headers: &HeaderMap, date: Option<Date>, terms: [Duration; 2]) -> Times {
+pub(crate) fn times(headers: &HeaderMap, date: Option<Date>, bounds: [Duration; 2]) -> Times {
     let values = headers.get_all(CACHE_CONTROL).iter();
     let values = values.filter_map(|value| value.to_str().ok());
     let directives = values.flat_map(|value| value.split(',')).map(str::trim);
@@ -460,7 +460,7 @@ pub(crate) fn times(headers: &HeaderMap, date: Option<Date>, terms: [Duration; 2
     if has("no-store") || has("private") || varies {
         return Times::default();
     }
-    let [fresh, stale] = terms;
+    let [fresh, stale] = bounds;
     let on_error = seconds("stale-if-error").unwrap_or_default().max(stale);
     if has("no-cache") {
         return Times {

@@ -32,11 +32,11 @@ mod tests;
 /// The grant of one source: makes its token requests.
 pub(crate) struct Grant {
     exchange: Box<Exchange>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: TokenRequests,
 }
 
-/// Settings of all token requests of a source.
-pub(crate) struct Settings {
+/// What all token requests of a source have in common.
+pub(crate) struct TokenRequests {
     pub(crate) endpoint: TokenEndpoint,
     pub(crate) provider: CredentialsProvider,
     /// Fields of all forms, besides those of the grant and the client.
@@ -58,7 +58,7 @@ type Answer = (Parts, Result<Bytes, TokenError>);
 // === impl Grant ===
 
 impl Grant {
-    pub(crate) fn new(exchange: Box<Exchange>, settings: Settings) -> Self {
+    pub(crate) fn new(exchange: Box<Exchange>, settings: TokenRequests) -> Self {
         Self { exchange, settings }
     }
 
@@ -69,7 +69,7 @@ impl Grant {
         newest: Option<&Bearer>,
         refused: Option<u16>,
     ) -> Result<Option<Issued>, TokenError> {
-        let Settings {
+        let TokenRequests {
             endpoint,
             provider,
             fields,
@@ -114,7 +114,7 @@ impl Grant {
     /// Requests a token.
     async fn ask(&self, credentials: &Credentials) -> Result<Issued, TokenError> {
         let endpoint = self.endpoint().await?;
-        let Settings { clock, fields, .. } = &self.settings;
+        let TokenRequests { clock, fields, .. } = &self.settings;
         let secrets = self.settings.provider.secrets();
         let sent = clock.now();
         let request = request_at(sent.wall, &endpoint, credentials, fields)?;

@@ -21,7 +21,7 @@ use crate::{
     origin::{Origin, Places},
     source::TokenSource,
     state::Bearer,
-    task::Shared,
+    task::Owner,
 };
 
 /// Puts a bearer token on each request to the listed origins, and refuses all other requests.
@@ -41,7 +41,7 @@ use crate::{
 /// See the [crate's front page](crate).
 #[derive(Clone, Debug)]
 pub struct BearerAuthLayer {
-    rules: Arc<Rules>,
+    settings: Arc<Settings>,
 }
 
 /// Puts a bearer token on each request.
@@ -74,7 +74,7 @@ pub struct BearerAuthLayer {
 /// same problem.
 pub struct BearerAuth<S> {
     inner: S,
-    rules: Arc<Rules>,
+    settings: Arc<Settings>,
     /// Token of the next call. From then on there is no wait, because the inner service may hold a permit.
     bearer: Option<Arc<Bearer>>,
     pending: Option<Box<Pending>>,
@@ -93,13 +93,13 @@ pin_project! {
     /// Dropping the future drops the call of the inner service, but not a token request.
     pub struct ResponseFuture<F, T> {
         #[pin]
-        call: Call<F, T>,
+        call: Phase<F, T>,
     }
 }
 
 pin_project! {
-    #[project = CallProj]
-    enum Call<F, T> {
+    #[project = PhaseProj]
+    enum Phase<F, T> {
         Sent {
             #[pin]
             inner: F,
@@ -127,7 +127,7 @@ struct Sent {
 
 /// Settings that all services of a layer share.
 #[derive(Clone, Debug)]
-struct Rules {
+struct Settings {
     source: TokenSource,
     places: Places,
 }
@@ -164,7 +164,7 @@ impl BearerAuthLayer {
 
     fn with(source: TokenSource, origins: Box<[Origin]>, default_origin: Option<Origin>) -> Self {
         Self {
-            rules: Arc::new(Rules {
+            settings: Arc::new(Settings {
                 source,
                 places: Places {
                     origins,
@@ -181,7 +181,7 @@ impl<S> Layer<S> for BearerAuthLayer {
     fn layer(&self, inner: S) -> Self::Service {
         BearerAuth {
             inner,
-            rules: Arc::clone(&self.rules),
+            settings: Arc::clone(&self.settings),
             bearer: None,
             pending: None,
         }
@@ -196,7 +196,7 @@ impl<S> BearerAuth<S> {
     #[inline]
     fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         if self.bearer.is_none() && self.pending.is_none() {
-            self.bearer = self.rules.source.shared.settled();
+            self.bearer = self.settings.source.shared.settled();
         }
         match self.bearer {
             Some(_) => Poll::Ready(true),
@@ -206,7 +206,7 @@ impl<S> BearerAuth<S> {
 
     #[cold]
     fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let source = &self.rules.source;
+        let source = &self.settings.source;
         let begin = || Box::new(Pending::Waiting(Box::pin(source.clone().wait())));
         let pending = self.pending.get_or_insert_with(begin);
         if let Pending::Waiting(wait) = &mut **pending {
@@ -224,7 +224,7 @@ impl<S> BearerAuth<S> {
     /// Inserts the header into a request that may carry the token.
     #[inline]
     fn authorize<B>(&mut self, request: &mut Request<B>) -> Result<Sent, TokenError> {
-        let Rules { source, places } = &*self.rules;
+        let Settings { source, places } = &*self.settings;
         places.check(request.uri(), request.headers())?;
         let bearer = match self.bearer.take() {
             Some(bearer) if source.shared.is_settled(&bearer) => bearer,
@@ -264,13 +264,13 @@ where
         // Built in place, because each move of a future copies it.
         match self.authorize(&mut request) {
             Ok(sent) => ResponseFuture {
-                call: Call::Sent {
+                call: Phase::Sent {
                     inner: self.inner.call(request),
                     sent,
                 },
             },
             Err(error) => ResponseFuture {
-                call: Call::Failed { error },
+                call: Phase::Failed { error },
             },
         }
     }
@@ -280,7 +280,7 @@ impl<S: Clone> Clone for BearerAuth<S> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
-            rules: Arc::clone(&self.rules),
+            settings: Arc::clone(&self.settings),
             bearer: None,
             pending: None,
         }
@@ -309,7 +309,7 @@ where
         loop {
             match call.as_mut().project() {
                 // ## Sent => (Held | done)
-                CallProj::Sent { inner, sent } => {
+                PhaseProj::Sent { inner, sent } => {
                     // `polled` is matched by reference, because each move of a response copies it.
                     let polled = inner.poll(cx);
                     if let Poll::Ready(Ok(response)) = &polled
@@ -323,16 +323,16 @@ where
                         return Poll::Ready(result.map_err(Error::below));
                     };
                     let result = Some(Box::new(result));
-                    call.set(Call::Held { result, wait });
+                    call.set(Phase::Held { result, wait });
                 }
                 // ## Held => done
-                CallProj::Held { result, wait } => {
+                PhaseProj::Held { result, wait } => {
                     let cause = ready!(wait.as_mut().poll(cx));
                     let result = result.take();
                     return result.map_or(Poll::Pending, |it| Poll::Ready(refused(*it, cause)));
                 }
                 // ## Failed => done
-                CallProj::Failed { error } => return Poll::Ready(Err(error.clone().into())),
+                PhaseProj::Failed { error } => return Poll::Ready(Err(error.clone().into())),
             }
         }
     }
@@ -395,7 +395,7 @@ impl Sent {
 /// Returns the token of a call whose service is not ready, or whose token is not settled.
 #[cold]
 fn unsettled(
-    shared: &Shared,
+    shared: &Owner,
     is_ready: bool,
     pending: Option<Box<Pending>>,
 ) -> Result<Arc<Bearer>, TokenError> {

@@ -23,7 +23,7 @@ use crate::{
     request::{Grant, Settings, USER_AGENT, exchange},
     state::{Bearer, Need, State},
     store::{Store, TokenStore},
-    task::Shared,
+    task::Owner,
 };
 
 /// Keeps one valid token for all clones of this handle.
@@ -119,7 +119,7 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct TokenSource {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Owner>,
 }
 
 /// Builds a [`TokenSource`].
@@ -434,7 +434,7 @@ impl TokenSourceBuilder {
         let state = State::new(self.refresh_before, fastrand::f64);
         let exchange = exchange(client, self.settings.provider.secrets().clone());
         TokenSource {
-            shared: Shared::new(state, Grant::new(exchange, self.settings), clock),
+            shared: Owner::new(state, Grant::new(exchange, self.settings), clock),
         }
     }
 }

@@ -77,7 +77,7 @@ pub(crate) struct Bearer {
 
 #[derive(Clone, Copy, Debug)]
 struct Flight {
-    reason: Reason,
+    reason: Trigger,
     began: Timestamp,
 }
 
@@ -96,14 +96,14 @@ struct Failure {
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// Generation, reason, remaining life, and whether this process requested the token.
-    Renewed(u64, Reason, Duration, bool),
-    Failed(TokenError, Reason),
+    Renewed(u64, Trigger, Duration, bool),
+    Failed(TokenError, Trigger),
     Refused(u64),
 }
 
 /// Why a token is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub(crate) enum Trigger {
     /// A call has no token.
     Missing,
     /// Renewal of a valid token.
@@ -217,7 +217,7 @@ impl State {
         let Some(pick) = self.pick_at(now) else {
             return self.request(now).map(|()| Need::Wait(None));
         };
-        let replacing = self.in_flight.filter(|it| it.reason == Reason::Refused);
+        let replacing = self.in_flight.filter(|it| it.reason == Trigger::Refused);
         let until = replacing.and_then(|flight| flight.began.checked_add(LONGEST_DELAY));
         Ok(
             match until.filter(|until| pick.is_refused() && !until.has_come_at(now)) {
@@ -239,7 +239,7 @@ impl State {
         {
             return Err(failure.error.with_retry_after(wait));
         }
-        self.begin(Reason::Missing, now);
+        self.begin(Trigger::Missing, now);
         Ok(())
     }
 
@@ -260,7 +260,7 @@ impl State {
         failure.and_then(|it| it.error.refused())
     }
 
-    fn begin(&mut self, reason: Reason, began: Timestamp) {
+    fn begin(&mut self, reason: Trigger, began: Timestamp) {
         self.flights += 1;
         self.in_flight = Some(Flight { reason, began });
     }
@@ -282,7 +282,7 @@ impl State {
             renew_at.left_at(now).max(self.backoff_left_at(now))
         };
         if wait.is_zero() {
-            self.begin(Reason::Schedule, now);
+            self.begin(Trigger::Schedule, now);
             return None;
         }
         // No backoff delays the turn of the newer token, or the end of the older one.
@@ -312,7 +312,7 @@ impl State {
         self.failure = None;
         self.backoff.succeed();
         self.succeeded_at = Some(now);
-        if reason == Reason::Refused {
+        if reason == Trigger::Refused {
             self.refreshes.note_at(now);
         }
         self.generation += 1;
@@ -326,7 +326,7 @@ impl State {
         }
         if let Some(older) = self.tokens.first_mut() {
             let is_replaced =
-                matches!(reason, Reason::Refused | Reason::Role) || older.is_refused();
+                matches!(reason, Trigger::Refused | Trigger::Role) || older.is_refused();
             let lifetime = &mut Arc::make_mut(&mut older.bearer).lifetime;
             let share = if is_replaced { 0.0 } else { 0.5 };
             let rest = lifetime.expires_at.left_at(now).mul_f64(share);
@@ -363,9 +363,9 @@ impl State {
 
     /// Ends the flight, and returns why it began. The credentials may still be those that were refused, so that no token
     /// was requested.
-    pub(crate) fn land(&mut self) -> Reason {
+    pub(crate) fn land(&mut self) -> Trigger {
         let flight = self.in_flight.take();
-        flight.map_or(Reason::Missing, |flight| flight.reason)
+        flight.map_or(Trigger::Missing, |flight| flight.reason)
     }
 
     /// Records that a call with the token of this number was accepted.
@@ -410,7 +410,7 @@ impl State {
         let is_waiting = self.tokens.len() > 1 && !self.tokens.iter().any(|it| it.is_dead_at(now));
         let may_refresh = self.refreshes.allow_at(now, refusals, is_waiting);
         if may_refresh && self.backoff_left_at(now).is_zero() {
-            self.begin(Reason::Refused, now);
+            self.begin(Trigger::Refused, now);
             return Ok(());
         }
         let is_young = |it: &Kept| !it.is_accepted && it.bearer.sent.age_at(now) < YOUNG;
@@ -443,7 +443,7 @@ impl State {
         if age < wait || !self.backoff_left_at(now).is_zero() {
             return Err(Refresh::None);
         }
-        self.begin(Reason::Role, now);
+        self.begin(Trigger::Role, now);
         Ok(())
     }
 

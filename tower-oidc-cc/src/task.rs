@@ -29,7 +29,7 @@ use crate::{
     state::{Bearer, Notice, State},
 };
 
-pub(crate) struct Shared {
+pub(crate) struct Owner {
     slot: ArcSwapOption<Bearer>,
     /// Number of the token in the slot while calls may send it without a look at the state; zero while they may not.
     /// Calls may see the new slot before the new number, or after it: one that sees an old value acts like a call a
@@ -48,9 +48,9 @@ struct Locked {
     task: Option<JoinHandle<()>>,
 }
 
-// === impl Shared ===
+// === impl Owner ===
 
-impl Shared {
+impl Owner {
     pub(crate) fn new(state: State, grant: Grant, clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             slot: ArcSwapOption::const_empty(),
@@ -184,22 +184,22 @@ impl Shared {
 }
 
 /// Wakes the task, which then ends.
-impl Drop for Shared {
+impl Drop for Owner {
     fn drop(&mut self) {
         self.changed.notify_waiters();
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Shared")
+        f.write_str("Owner")
     }
 }
 
 /// Runs one flight after another, and sleeps between them. It ends with the last handle, after the flight in progress.
-async fn run(shared: Weak<Shared>, changed: Arc<Notify>) {
+async fn run(shared: Weak<Owner>, changed: Arc<Notify>) {
     // Created before the state is read, so that no flight is missed between the two.
-    while Shared::step(&shared, changed.notified()).await.is_some() {}
+    while Owner::step(&shared, changed.notified()).await.is_some() {}
 }
 
 const PANICKED: &str =

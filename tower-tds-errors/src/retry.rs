@@ -16,7 +16,7 @@ use tower_service::Service;
 use tracing::Instrument as _;
 
 use self::budget::RetryBudget;
-use self::call::{Call, Shared};
+use self::call::{Call, Settings};
 use self::policy::{Backoff, Policy};
 use self::request::{CloneBody, Replay};
 use self::trace::Record;
@@ -96,7 +96,7 @@ mod trace;
 /// ```
 #[derive(Clone, Debug)]
 pub struct RetryLayer<P = CloneBody> {
-    shared: Shared<P>,
+    settings: Settings<P>,
 }
 
 /// Retries failed requests.
@@ -158,7 +158,7 @@ pub struct RetryLayer<P = CloneBody> {
 #[derive(Clone)]
 pub struct Retry<S, P = CloneBody> {
     inner: S,
-    shared: Arc<Shared<P>>,
+    settings: Arc<Settings<P>>,
 }
 
 /// Future of [`Retry`].
@@ -178,12 +178,12 @@ impl<T> RetryLayer<CloneBody<T>> {
     /// request bodies.
     #[must_use]
     pub fn new() -> Self {
-        let shared = Shared {
+        let settings = Settings {
             policy: Policy::default(),
             replay: CloneBody::new(),
             name: None,
         };
-        Self { shared }
+        Self { settings }
     }
 }
 
@@ -194,12 +194,12 @@ impl RetryLayer {
     /// &Incoming| None` for a body that is sent once.
     #[must_use]
     pub fn replay<Q>(self, replay: Q) -> RetryLayer<Q> {
-        let shared = Shared {
-            policy: self.shared.policy,
+        let settings = Settings {
+            policy: self.settings.policy,
             replay,
-            name: self.shared.name,
+            name: self.settings.name,
         };
-        RetryLayer { shared }
+        RetryLayer { settings }
     }
 }
 
@@ -217,7 +217,7 @@ impl<P> RetryLayer<P> {
     /// is no such retry.
     #[must_use]
     pub const fn attempts(mut self, attempts: NonZeroU32) -> Self {
-        self.shared.policy.attempts = attempts;
+        self.settings.policy.attempts = attempts;
         self
     }
 
@@ -229,7 +229,7 @@ impl<P> RetryLayer<P> {
     /// deadline.
     #[must_use]
     pub const fn deadline(mut self, deadline: Duration) -> Self {
-        self.shared.policy.deadline = Some(deadline);
+        self.settings.policy.deadline = Some(deadline);
         self
     }
 
@@ -242,7 +242,7 @@ impl<P> RetryLayer<P> {
     #[doc(hidden)]
     #[must_use]
     pub const fn deadline_kept_below(mut self) -> Self {
-        self.shared.policy.is_kept_below = true;
+        self.settings.policy.is_kept_below = true;
         self
     }
 
@@ -254,7 +254,7 @@ impl<P> RetryLayer<P> {
     /// your test calls `fastrand::seed`, it gets the same waits each time.
     #[must_use]
     pub const fn backoff(mut self, base: Duration, cap: Duration) -> Self {
-        self.shared.policy.backoff = Backoff::new(base, cap);
+        self.settings.policy.backoff = Backoff::new(base, cap);
         self
     }
 
@@ -266,7 +266,7 @@ impl<P> RetryLayer<P> {
     /// bound is shorter.
     #[must_use]
     pub const fn longest_wait(mut self, longest: Duration) -> Self {
-        self.shared.policy.longest_wait = longest;
+        self.settings.policy.longest_wait = longest;
         self
     }
 
@@ -279,7 +279,7 @@ impl<P> RetryLayer<P> {
     /// client, or in tests.
     #[must_use]
     pub fn budget(mut self, budget: impl Into<Option<RetryBudget>>) -> Self {
-        self.shared.policy.budget = budget.into();
+        self.settings.policy.budget = budget.into();
         self
     }
 
@@ -287,7 +287,7 @@ impl<P> RetryLayer<P> {
     /// its metrics.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.shared.name = Some(name.into());
+        self.settings.name = Some(name.into());
         self
     }
 }
@@ -296,8 +296,8 @@ impl<S, P: Clone> Layer<S> for RetryLayer<P> {
     type Service = Retry<S, P>;
 
     fn layer(&self, inner: S) -> Retry<S, P> {
-        let shared = Arc::new(self.shared.clone());
-        Retry { inner, shared }
+        let settings = Arc::new(self.settings.clone());
+        Retry { inner, settings }
     }
 }
 
@@ -345,14 +345,14 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let shared = &self.shared;
+        let settings = &self.settings;
         // The deadline counts from here, not from the first poll.
         let began = clock::now();
-        let record = Record::call(&request, &shared.name, began);
+        let record = Record::call(&request, &settings.name, began);
         // Without a subscriber a span costs a tenth of a call.
         let span = (!record.span.is_disabled()).then(|| record.span.clone());
-        let (service, shared) = (self.inner.clone(), Arc::clone(shared));
-        let mut call = Call::new(service, shared, began, record, request);
+        let (service, settings) = (self.inner.clone(), Arc::clone(settings));
+        let mut call = Call::new(service, settings, began, record, request);
         let recorded = async move {
             let ended = call.run().await;
             call.record.end(ended.as_ref());
@@ -369,7 +369,7 @@ impl<S: fmt::Debug, P> fmt::Debug for Retry<S, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = f.debug_struct("Retry");
         f.field("inner", &self.inner);
-        f.field("policy", &self.shared.policy).finish()
+        f.field("policy", &self.settings.policy).finish()
     }
 }
 

@@ -20,8 +20,8 @@ use tower_tds_limits::{Limiter, Share, WaitCause};
 
 use crate::{
     error::{FleetError, StoreFault, is_lasting},
-    member::{Action, Event, LOOK, Load, Member, Question},
-    store::{Ask, FleetStatus, Link, Reply, Store, Terms},
+    member::{Action, Event, LOOK, LimiterState, Member, Question},
+    store::{Ask, Constants, FleetStatus, Link, Reply, Store},
 };
 
 /// Member of a fleet: one of several processes behind one address that share one set of limits.
@@ -84,12 +84,12 @@ impl Fleet {
                 "a fleet's name is 1 to 100 letters, digits, '-', '_' and '.'",
             ));
         }
-        let terms = Terms::new(service, limiter)?;
+        let constants = Constants::new(service, limiter)?;
         let id = <[u8; 8]>::try_generate();
         let id = id.map_err(|_| FleetError::settings("the system has no random numbers"))?;
         let id = format!("{:016x}", u64::from_be_bytes(id));
-        let link = Link::new(store.into(), name, id, terms.clone());
-        Self::join_by(link, terms.unit, limiter)
+        let link = Link::new(store.into(), name, id, constants.clone());
+        Self::join_by(link, constants.unit, limiter)
     }
 
     pub(crate) fn join_by(
@@ -288,7 +288,7 @@ impl Driver {
     }
 
     /// Records the state of the member.
-    fn look(&mut self, load: Load, now: Instant) {
+    fn look(&mut self, load: LimiterState, now: Instant) {
         let share = self.member.share(now);
         self.status.send_modify(|status| {
             (status.share, status.held, status.waiting) = (share, load.held, load.waiting);
@@ -310,7 +310,7 @@ impl Driver {
     }
 
     /// Reads the state of the limiter.
-    fn load(&self) -> Load {
+    fn load(&self) -> LimiterState {
         let snapshot = self.limiter.snapshot();
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let (waiting, connects) = (count(snapshot.waiting), count(snapshot.connects_waiting));
@@ -324,7 +324,7 @@ impl Driver {
             // If there is no bucket, there are as many places as requests.
             held.places = held.requests;
         }
-        Load {
+        LimiterState {
             held,
             in_flight: snapshot.in_flight,
             waiting,

@@ -36,7 +36,7 @@ pub(crate) struct Member {
 
 /// State of the member's limiter.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Load {
+pub(crate) struct LimiterState {
     pub(crate) held: Share,
     pub(crate) in_flight: u32,
     pub(crate) waiting: u32,
@@ -82,7 +82,7 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The driver has read the state of the limiter.
-    Seen(Load),
+    Seen(LimiterState),
     /// The store has answered the question with this number.
     Answered(u64, Answer),
     /// The question with this number has failed.
@@ -163,13 +163,13 @@ impl Member {
 
     /// Whether a member that leaves can go, because it holds nothing or has waited five seconds.
     /// The first call begins the departure.
-    pub(crate) fn has_left(&mut self, load: Load, now: Instant) -> bool {
+    pub(crate) fn has_left(&mut self, load: LimiterState, now: Instant) -> bool {
         let since = *self.leaves_at.get_or_insert(now);
         load.held == Share::default() || since + ENDS <= now
     }
 
     /// Returns the last question of a member that leaves, with what it still holds.
-    pub(crate) fn leave(&mut self, load: Load, now: Instant) -> Question {
+    pub(crate) fn leave(&mut self, load: LimiterState, now: Instant) -> Question {
         self.until = now;
         self.question(load, now, true)
     }
@@ -204,7 +204,7 @@ impl Member {
         share
     }
 
-    fn look(&mut self, load: Load, now: Instant) -> Action {
+    fn look(&mut self, load: LimiterState, now: Instant) -> Action {
         if load.suspended {
             // The clock that measures the end of the share stood still.
             (self.until, self.asked, self.is_over) = (now, None, false);
@@ -238,11 +238,11 @@ impl Member {
         Action::Ask(self.question(load, now, false))
     }
 
-    fn question(&mut self, load: Load, now: Instant, leaves: bool) -> Question {
+    fn question(&mut self, load: LimiterState, now: Instant, leaves: bool) -> Question {
         self.number += 1;
         self.asked = Some(now);
         self.last = Some(now);
-        let Load { held, whole, .. } = load;
+        let LimiterState { held, whole, .. } = load;
         let waiting = self.leaves_at.map_or(load.waiting, |_| 0);
         let is_active = load.in_flight > 0 || waiting > 0 || held.requests > 0;
         let more = |held: u32, waiting: u32, whole: u32| held.saturating_add(waiting).min(whole);
@@ -295,7 +295,7 @@ pub(crate) const GIVE_UP: Duration = Duration::from_secs(2);
 /// little to the wait for a question.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
 
-/// Shortest step of the store's clock that matters. Shorter ones do not, because `Load::counts_for`
+/// Shortest step of the store's clock that matters. Shorter ones do not, because `LimiterState::counts_for`
 /// has two intervals in reserve; two clocks take half an hour to differ by this much.
 const STEP: Duration = Duration::from_secs(1);
 

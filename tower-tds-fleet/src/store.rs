@@ -87,7 +87,7 @@ pub(crate) struct Link {
     key: String,
     id: String,
     process: String,
-    terms: Terms,
+    constants: Constants,
     /// Id of the server that gave the last answer, and when.
     run: Option<(String, Instant)>,
 }
@@ -99,7 +99,7 @@ pub(crate) enum Open {
 
 /// Parts of a member's questions that never change.
 #[derive(Debug, Clone)]
-pub(crate) struct Terms {
+pub(crate) struct Constants {
     /// Intervals of the quotas, and the numbers of all but the first.
     pub(crate) quotas: String,
     /// Scheme, host and port.
@@ -161,9 +161,9 @@ impl FleetStatus {
     }
 }
 
-// === impl Terms ===
+// === impl Constants ===
 
-impl Terms {
+impl Constants {
     /// # Errors
     /// If an interval is longer than a minute.
     pub(crate) fn new(service: &str, limiter: &Limiter) -> Result<Self, FleetError> {
@@ -192,7 +192,7 @@ impl Terms {
 // === impl Link ===
 
 impl Link {
-    pub(crate) fn new(store: Store, name: &str, id: String, terms: Terms) -> Self {
+    pub(crate) fn new(store: Store, name: &str, id: String, constants: Constants) -> Self {
         Self {
             store,
             open: None,
@@ -200,7 +200,7 @@ impl Link {
             key: key(name),
             id,
             process: host_and_process(),
-            terms,
+            constants,
             run: None,
         }
     }
@@ -223,11 +223,11 @@ impl Link {
         };
         let mut asks = self.script.prepare_invoke();
         asks.key(&self.key).arg(&self.id).arg(question.number);
-        asks.arg(numbers(&question, &self.terms))
-            .arg(&self.terms.quotas);
+        asks.arg(numbers(&question, &self.constants))
+            .arg(&self.constants.quotas);
         let run = self.run.as_ref().filter(|(_, at)| at.elapsed() < ENDS);
         asks.arg(run.map_or("", |(run, _)| run)).arg(&self.process);
-        asks.arg(&self.terms.service);
+        asks.arg(&self.constants.service);
         let (values, run): (Vec<u64>, String) = match open {
             Open::One(connection) => asks.invoke_async(connection).await?,
             Open::Cluster(connection) => asks.invoke_async(connection).await?,
@@ -285,13 +285,13 @@ impl Store {
 }
 
 /// Returns the numbers of a question, as the script reads them.
-pub(crate) fn numbers(question: &Question, terms: &Terms) -> String {
+pub(crate) fn numbers(question: &Question, constants: &Constants) -> String {
     let three = |share: Share| [share.requests, share.places, share.connections].map(u64::from);
     let shares = [question.claim, question.wanted, question.whole];
     let rest = [
         question.unit.into(),
-        terms.hold,
-        terms.memory,
+        constants.hold,
+        constants.memory,
         millis(question.silence),
         question.leaves.into(),
     ];

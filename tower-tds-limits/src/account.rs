@@ -21,7 +21,7 @@ use crate::{
     error::WaitCause,
     limits::{Limits, Proof, Quota, Share},
     rule::QuotaRules,
-    wait::{Deadline, Limit, Line, Opens, Terms},
+    wait::{Bounds, Deadline, Limit, Line, Opens},
 };
 
 /// Requests in flight, and what the rules of each quota record about them.
@@ -40,14 +40,14 @@ pub(crate) struct Account {
     /// For how long the machine had been suspended when the share was set.
     suspended: Duration,
     /// Pending requests, ordered by the end of the time in which they can be counted.
-    pending: BinaryHeap<Reverse<(Tick, Grant)>>,
+    pending: BinaryHeap<Reverse<(Tick, Granted)>>,
     /// Number of grants so far.
     pub(crate) granted: u64,
 }
 
 /// One grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Grant {
+pub(crate) struct Granted {
     at: Tick,
     /// Whether the request is to close its socket.
     pub(crate) closes_socket: bool,
@@ -111,7 +111,7 @@ impl Account {
 
     /// Records a 423. Returns the first quota as it applies from now on, if that has lowered it.
     #[cold]
-    pub(crate) fn lower_rate(&mut self, now: Instant, grant: Grant) -> Option<Quota> {
+    pub(crate) fn lower_rate(&mut self, now: Instant, grant: Granted) -> Option<Quota> {
         let now = self.advance(now);
         let lowered = self.reactions.lower_rate(now, grant.at);
         lowered.then(|| {
@@ -123,7 +123,7 @@ impl Account {
     /// Records a 416. Returns whether it lowers the limit of sockets: it does not if there are
     /// `too_many` already.
     #[cold]
-    pub(crate) fn lower_sockets(&mut self, now: Instant, grant: Grant, too_many: bool) -> bool {
+    pub(crate) fn lower_sockets(&mut self, now: Instant, grant: Granted, too_many: bool) -> bool {
         let now = self.advance(now);
         self.reactions.lower_sockets(now, grant.at, too_many)
     }
@@ -134,7 +134,7 @@ impl Account {
     pub(crate) fn prove_by_head(
         &mut self,
         now: Instant,
-        grant: Grant,
+        grant: Granted,
         outcome: Outcome,
         whole: bool,
     ) -> bool {
@@ -158,7 +158,7 @@ impl Account {
     }
 
     /// Records the end of a response body. It proves the request, if the head did not.
-    pub(crate) fn prove_by_end(&mut self, now: Instant, grant: Grant) {
+    pub(crate) fn prove_by_end(&mut self, now: Instant, grant: Granted) {
         let now = self.advance(now);
         self.prove(now, grant, true);
         self.end();
@@ -166,13 +166,13 @@ impl Account {
 
     /// Records the time that a whole call took, or at most the time that it had if its deadline has cut
     /// it. One that its reader has left for another reason shows nothing.
-    pub(crate) fn learn(&mut self, now: Instant, grant: Grant, took: u64, is_cut: bool) {
+    pub(crate) fn learn(&mut self, now: Instant, grant: Granted, took: u64, is_cut: bool) {
         let now = self.advance(now);
         self.learn_at(now, grant, took, is_cut);
     }
 
     #[inline]
-    fn learn_at(&mut self, now: Tick, grant: Grant, took: u64, is_cut: bool) {
+    fn learn_at(&mut self, now: Tick, grant: Granted, took: u64, is_cut: bool) {
         let counts = if is_cut {
             grant.until <= now
         } else {
@@ -185,7 +185,7 @@ impl Account {
     }
 
     /// Records the end of a sent request without a response, which may still be counted for a time.
-    pub(crate) fn lose(&mut self, now: Instant, grant: Grant, after: Duration) {
+    pub(crate) fn lose(&mut self, now: Instant, grant: Granted, after: Duration) {
         let now = self.advance(now);
         let until = now.plus(nanos(after));
         self.pending.push(Reverse((until, grant)));
@@ -193,7 +193,7 @@ impl Account {
     }
 
     /// Takes back the grant of a request that never reached the wire.
-    pub(crate) fn withdraw(&mut self, grant: Grant) {
+    pub(crate) fn withdraw(&mut self, grant: Granted) {
         self.each(|rules| rules.withdraw(grant.at));
         self.end();
     }
@@ -369,7 +369,7 @@ impl Account {
 
     /// Records the proof that the request was counted by `now`.
     #[inline]
-    fn prove(&mut self, now: Tick, grant: Grant, is_evidence: bool) {
+    fn prove(&mut self, now: Tick, grant: Granted, is_evidence: bool) {
         self.each(|rules| {
             rules.prove(now, grant.at);
             if is_evidence && !grant.is_front {
@@ -393,7 +393,7 @@ impl Account {
 }
 
 impl Limit for Account {
-    type Grant = Grant;
+    type Granted = Granted;
 
     #[inline]
     fn opens(&mut self, line: Line, now: Instant) -> Opens {
@@ -416,18 +416,18 @@ impl Limit for Account {
     }
 
     #[inline]
-    fn admit(&mut self, line: Line, terms: &Terms, _now: Instant) -> Grant {
+    fn admit(&mut self, line: Line, bounds: &Bounds, _now: Instant) -> Granted {
         self.in_flight += 1;
         self.granted += 1;
         let seen = self.seen;
         self.each(|rules| rules.grant(seen));
-        Grant {
+        Granted {
             at: seen,
             closes_socket: self.reactions.closes_socket(seen),
             is_front: line == Line::Front,
-            octave: Octave::of(terms.deadline.as_ref()),
-            has_body: terms.deadline.is_some_and(|deadline| deadline.has_body),
-            until: terms
+            octave: Octave::of(bounds.deadline.as_ref()),
+            has_body: bounds.deadline.is_some_and(|deadline| deadline.has_body),
+            until: bounds
                 .deadline
                 .map_or(Tick::NEVER, |it| self.epoch.tick(it.at)),
         }

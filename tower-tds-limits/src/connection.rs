@@ -23,7 +23,7 @@ use crate::{
     error::{BoxError, Error, Kind},
     limiter::Limiter,
     sockets::ConnectionPermit,
-    wait::{Terms, waiter::Waiter},
+    wait::{Bounds, waiter::Waiter},
 };
 
 /// Puts [`ConnectionLimit`] around a connector.
@@ -226,7 +226,7 @@ impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
 async fn permit(limiter: Limiter) -> Result<ConnectionPermit, Error> {
     let (stack, since) = (&limiter.stack, clock::now());
     let mut waiter = Waiter::new(&stack.connections, stack.line);
-    let passes = poll_fn(|cx| waiter.poll_pass(cx, clock::now(), &Terms::NONE));
+    let passes = poll_fn(|cx| waiter.poll_pass(cx, clock::now(), &Bounds::NONE));
     if let Ok(Ok(line)) = timeout(LONGEST_WAIT, passes).await {
         return Ok(ConnectionPermit::new(&stack.connections, line));
     }

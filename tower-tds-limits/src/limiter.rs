@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    account::{Account, Grant},
+    account::{Account, Granted},
     clock,
     error::WaitCause,
     limits::{Limits, Proof, Quota, Share, TIMED_OUT},
@@ -268,7 +268,7 @@ impl fmt::Debug for Limiter {
 impl Stack {
     /// Records a 416. Returns whether it lowers the limit of sockets.
     #[cold]
-    pub(crate) fn lower_sockets(&self, now: Instant, grant: Grant) -> bool {
+    pub(crate) fn lower_sockets(&self, now: Instant, grant: Granted) -> bool {
         // Under both locks, so that the sockets end up with the account's last change. This opens nothing, so it wakes
         // no waiter of the account.
         self.connections.update(|sockets| {

@@ -16,7 +16,7 @@ use crate::{
     clock,
     error::WaitCause,
     limits::Limits,
-    wait::{Limit, Line, Opens, Terms, shared::Shared},
+    wait::{Bounds, Limit, Line, Opens, shared::Shared},
 };
 
 /// Sockets from the permit before `connect` until the server has closed them.
@@ -122,7 +122,7 @@ impl Connections {
 }
 
 impl Limit for Connections {
-    type Grant = Line;
+    type Granted = Line;
 
     fn opens(&mut self, line: Line, now: Instant) -> Opens {
         if self.is_over(now) {
@@ -143,7 +143,7 @@ impl Limit for Connections {
         }
     }
 
-    fn admit(&mut self, line: Line, _terms: &Terms, _now: Instant) -> Line {
+    fn admit(&mut self, line: Line, _terms: &Bounds, _now: Instant) -> Line {
         *self.count(line) += 1;
         line
     }

@@ -23,7 +23,7 @@ use crate::{clock, error::WaitCause};
 /// more may pass.
 pub(crate) trait Limit {
     /// Value that a waiter gets when it passes.
-    type Grant;
+    type Granted;
 
     /// When one more of this line may pass, as far as that is known at `now`.
     ///
@@ -31,7 +31,7 @@ pub(crate) trait Limit {
     fn opens(&mut self, line: Line, now: Instant) -> Opens;
 
     /// Counts one more. Call it right after `opens` has returned [`Opens::Now`] for the same `now`.
-    fn admit(&mut self, line: Line, terms: &Terms, now: Instant) -> Self::Grant;
+    fn admit(&mut self, line: Line, bounds: &Bounds, now: Instant) -> Self::Granted;
 
     /// Returns the cause of this line's wait while `opens` is not [`Opens::Now`].
     fn cause(&mut self, line: Line, now: Instant) -> WaitCause;
@@ -62,7 +62,7 @@ pub(crate) enum Opens {
 
 /// Bounds of a call's wait.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct Bounds {
     pub(crate) most_waiting: usize,
     pub(crate) deadline: Option<Deadline>,
 }
@@ -85,9 +85,9 @@ pub(crate) enum Denial {
     Late,
 }
 
-// === impl Terms ===
+// === impl Bounds ===
 
-impl Terms {
+impl Bounds {
     /// Any number may wait, for as long as it takes.
     pub(crate) const NONE: Self = Self {
         most_waiting: usize::MAX,

@@ -28,10 +28,10 @@ use crate::clock;
 /// # drop(layer);
 /// ```
 #[derive(Clone, Debug)]
-pub struct RetryBudget(Arc<Shared>);
+pub struct RetryBudget(Arc<Balance>);
 
 #[derive(Debug)]
-struct Shared {
+struct Balance {
     /// Calls that the balance does not contain yet. A call only increments this number; the next retry adds it to the
     /// balance.
     calls: AtomicU64,
@@ -61,7 +61,7 @@ impl RetryBudget {
         let per_call = per_call as u64;
         let per_second = u64::from(per_second).saturating_mul(RETRY.into());
         let balance = (per_second.saturating_mul(SECONDS), clock::now());
-        Self(Arc::new(Shared {
+        Self(Arc::new(Balance {
             calls: AtomicU64::new(0),
             per_call,
             per_second,
@@ -78,7 +78,7 @@ impl RetryBudget {
     /// Pays for a retry. Returns false if there is nothing left.
     #[cold]
     pub(super) fn withdraw(&self) -> bool {
-        let Shared {
+        let Balance {
             calls,
             per_call,
             per_second,

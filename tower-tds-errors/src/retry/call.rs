@@ -26,7 +26,7 @@ use crate::kind::{GiveUp, Kind};
 /// One call: the service below, the request that its attempts send, and its failures so far.
 pub(super) struct Call<S, B, P> {
     service: S,
-    shared: Arc<Shared<P>>,
+    settings: Arc<Settings<P>>,
     pub(super) record: Record,
     deadline: Option<Instant>,
     /// Head of the request, for the next attempt and for errors. Its headers go with the first attempt.
@@ -43,7 +43,7 @@ pub(super) struct Call<S, B, P> {
 
 /// Settings of a layer, which its services and their calls share.
 #[derive(Clone, Debug)]
-pub(super) struct Shared<P> {
+pub(super) struct Settings<P> {
     pub(super) policy: Policy,
     pub(super) replay: P,
     pub(super) name: Name,
@@ -54,17 +54,17 @@ pub(super) struct Shared<P> {
 impl<S, B, P: Replay<B>> Call<S, B, P> {
     pub(super) fn new(
         service: S,
-        shared: Arc<Shared<P>>,
+        settings: Arc<Settings<P>>,
         began: Instant,
         record: Record,
         request: Request<B>,
     ) -> Self {
         let (head, body) = request.into_parts();
         Self {
-            deadline: shared.policy.deadline(&head.extensions, began),
-            size: shared.replay.size(&body),
+            deadline: settings.policy.deadline(&head.extensions, began),
+            size: settings.replay.size(&body),
             service,
-            shared,
+            settings,
             record,
             head,
             headers: Vec::new(),
@@ -102,10 +102,10 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                 let Some(request) = self.request() else {
                     return Err(self.give_up(GiveUp::NotReplayable, None));
                 };
-                let mut record = Record::attempt(&self.head, self.attempts(), &self.shared.name);
+                let mut record = Record::attempt(&self.head, self.attempts(), &self.settings.name);
                 // If the deadline is kept below, the service itself wakes at it, and returns an
                 // error.
-                let policy = &self.shared.policy;
+                let policy = &self.settings.policy;
                 let deadline = self.deadline.filter(|_| !policy.is_kept_below);
                 let attempt = {
                     let _entered = record.span.enter();
@@ -185,10 +185,10 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             self.headers.push((name.clone(), value.clone()));
         }
         let number = self.attempts();
-        let most = self.shared.policy.attempts.get();
+        let most = self.settings.policy.attempts.get();
         // One copy more than the attempts, because one attempt is not counted.
         if most > 1 && self.past.as_ref().map_or(1, |past| past.counted) <= most {
-            self.body = self.shared.replay.replay(request.body());
+            self.body = self.settings.replay.replay(request.body());
         }
         let extensions = request.extensions_mut();
         extensions.clone_from(&self.head.extensions);
@@ -209,7 +209,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
     /// share one stream, which an earlier attempt has read.
     fn is_replayable(&self) -> bool {
         let body = self.body.as_ref();
-        body.is_some_and(|body| self.shared.replay.size(body) == self.size)
+        body.is_some_and(|body| self.settings.replay.size(body) == self.size)
     }
 
     /// Returns the number of the current attempt.
@@ -241,7 +241,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             extensions.insert(Attempt::new(attempts));
         } else {
             // Not before: calls that begin together would be worth fewer retries than they need.
-            self.shared.policy.deposit();
+            self.settings.policy.deposit();
         }
     }
 
@@ -278,11 +278,11 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         let left = self.deadline.map(|end| end.saturating_duration_since(now));
         let is_replayable = self.is_replayable();
         let state = self.past.get_or_insert_with(|| {
-            self.shared.policy.deposit();
+            self.settings.policy.deposit();
             let repeat = self.head.extensions.get().copied();
             Box::new(RetryState::of(Repeats::of(&self.head.method, repeat)))
         });
-        let policy = &self.shared.policy;
+        let policy = &self.settings.policy;
         let wait = state.begin_retry(error, policy, is_replayable, left)?;
         let end = now.checked_add(wait).ok_or(GiveUp::HintTooLong)?;
         tracing::debug!(

@@ -15,7 +15,7 @@ use self::{
     costs::{Fleet, cost},
     world::{Network, World},
 };
-use super::{Action, Answer, Event, Load, Member};
+use super::{Action, Answer, Event, LimiterState, Member};
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -204,13 +204,13 @@ fn suspended_member_drops_its_share_and_its_question() {
         silence: Duration::ZERO,
         clock: Duration::ZERO,
     };
-    let load = Load {
+    let load = LimiterState {
         whole: share,
         unit: 1,
         waiting: 1,
-        ..Load::default()
+        ..LimiterState::default()
     };
-    let suspended = Load {
+    let suspended = LimiterState {
         suspended: true,
         ..load
     };

@@ -16,13 +16,13 @@ fn ms(ms: u64) -> Duration {
 }
 
 /// A grant at `now`.
-fn granted(account: &mut Account, now: Instant) -> Grant {
+fn granted(account: &mut Account, now: Instant) -> Granted {
     account.opens(Line::Back, now);
-    account.admit(Line::Back, &Terms::NONE, now)
+    account.admit(Line::Back, &Bounds::NONE, now)
 }
 
 /// Records a 423, as a permit does.
-fn refuse(account: &mut Account, now: Instant, grant: Grant) {
+fn refuse(account: &mut Account, now: Instant, grant: Granted) {
     account.lower_rate(now, grant);
     account.prove_by_head(now, grant, Outcome::RateExceeded, true);
 }
@@ -75,7 +75,7 @@ fn lost_request_does_not_prove_other_requests() {
     let start = Instant::now();
     let limits = Limits::default();
     let mut account = Account::new(&limits);
-    let grants: Vec<Grant> = (0..10).map(|_| granted(&mut account, start)).collect();
+    let grants: Vec<Granted> = (0..10).map(|_| granted(&mut account, start)).collect();
     let now = start + ms(500);
     for grant in &grants[..5] {
         account.lose(now, *grant, ms(0));
@@ -97,7 +97,7 @@ fn lost_request_does_not_prove_other_requests() {
 fn a_lower_rate_keeps_counting_requests_in_flight() {
     let start = Instant::now();
     let mut account = Account::new(&Limits::default());
-    let grants: Vec<Grant> = (0..8).map(|_| granted(&mut account, start)).collect();
+    let grants: Vec<Granted> = (0..8).map(|_| granted(&mut account, start)).collect();
     refuse(&mut account, start + ms(100), grants[0]);
     // Five may be without evidence, and seven are.
     let later = start + ms(1_200);

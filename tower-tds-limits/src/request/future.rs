@@ -27,7 +27,7 @@ use crate::{
     clock::{self, earlier, poll_timer},
     error::{BoxError, Error, Kind, WaitCause},
     limiter::Limiter,
-    wait::{Deadline, Denial, Terms, waiter::Waiter},
+    wait::{Bounds, Deadline, Denial, waiter::Waiter},
 };
 
 /// Settings that all services of a layer share.
@@ -119,9 +119,9 @@ where
             match &mut this.state {
                 State::Waiting(call) if call.request.is_some() => {
                     let now = clock::now();
-                    let terms = call.terms(settings, now);
-                    let deadline = terms.deadline.map(|deadline| deadline.at);
-                    match call.poll(cx, now, settings, &terms) {
+                    let bounds = call.bounds(settings, now);
+                    let deadline = bounds.deadline.map(|deadline| deadline.at);
+                    match call.poll(cx, now, settings, &bounds) {
                         Poll::Ready(Ok(permit)) => {
                             if let Some(sent) = call.send(permit, now, deadline) {
                                 this.state = State::Sent(sent);
@@ -161,14 +161,14 @@ impl<S, R> Waiting<S, R> {
         cx: &mut Context<'_>,
         now: Instant,
         settings: &Settings,
-        terms: &Terms,
+        bounds: &Bounds,
     ) -> Poll<Result<RequestPermit, Error>>
     where
         S: Service<Request<R>>,
         S::Error: Into<BoxError>,
     {
         let stack = &settings.limiter.stack;
-        let deadline = terms.deadline.map(|deadline| deadline.at);
+        let deadline = bounds.deadline.map(|deadline| deadline.at);
         if deadline.is_some_and(|deadline| deadline <= now) {
             let (cause, _) = match &self.wait.0 {
                 Some(wait) => self.reason(wait.obstacle, now),
@@ -198,10 +198,10 @@ impl<S, R> Waiting<S, R> {
             }
         };
         let passed = if obstacle.is_none() {
-            self.waiter.poll_pass(cx, now, terms)
+            self.waiter.poll_pass(cx, now, bounds)
         } else {
             // The call keeps its place while later calls pass.
-            match self.waiter.skip(terms) {
+            match self.waiter.skip(bounds) {
                 Ok(()) => Poll::Pending,
                 Err(full) => Poll::Ready(Err(full)),
             }
@@ -258,7 +258,7 @@ impl<S, R> Waiting<S, R> {
 
     /// Returns the bounds of the wait.
     #[inline]
-    fn terms(&self, settings: &Settings, now: Instant) -> Terms {
+    fn bounds(&self, settings: &Settings, now: Instant) -> Bounds {
         let extensions = self.request.as_ref().map(Request::extensions);
         let deadline = extensions.and_then(|extensions| {
             let at = Instant::from_std(DeadlineAt::of(extensions)?);
@@ -268,7 +268,7 @@ impl<S, R> Waiting<S, R> {
                 has_body: DeadlineAt::covers_body(extensions),
             })
         });
-        Terms {
+        Bounds {
             most_waiting: settings.max_waiting,
             deadline,
         }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tower_tds_outcome::Outcome;
 
 use crate::{
-    account::{Account, Grant, reactions::is_within},
+    account::{Account, Granted, reactions::is_within},
     clock::{self, nanos},
     limiter::Stack,
     limits::{Proof, TIMED_OUT},
@@ -24,7 +24,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
     stack: Arc<Stack>,
-    pub(super) grant: Grant,
+    pub(super) grant: Granted,
     stage: Stage,
     /// Time that the service took so far, in nanoseconds: until the head, and while the body was
     /// pending. How long a reader takes is not the service's.
@@ -68,7 +68,7 @@ pin_project! {
 
 impl RequestPermit {
     #[inline]
-    pub(super) fn new(stack: &Arc<Stack>, grant: Grant, now: Instant) -> Self {
+    pub(super) fn new(stack: &Arc<Stack>, grant: Granted, now: Instant) -> Self {
         Self {
             stack: Arc::clone(stack),
             grant,

@@ -23,7 +23,7 @@ fn connections(most: u32) -> Connections {
 fn open(connections: &mut Connections, line: Line, now: Instant) -> bool {
     let opens = connections.opens(line, now) == Opens::Now;
     if opens {
-        connections.admit(line, &crate::wait::Terms::NONE, now);
+        connections.admit(line, &crate::wait::Bounds::NONE, now);
     }
     opens
 }

@@ -3,7 +3,7 @@ use std::{fmt, mem, ops::ControlFlow, sync::PoisonError, task::Waker, time::Dura
 use tokio::time::Instant;
 
 use super::{
-    Deadline, Denial, Limit, Line, Opens, Terms, clock,
+    Bounds, Deadline, Denial, Limit, Line, Opens, clock,
     queue::{Place, Queue},
     sync::{Mutex, MutexGuard},
 };
@@ -150,9 +150,9 @@ impl<L> fmt::Debug for Shared<L> {
 impl<L: Limit> State<L> {
     /// Returns the place of a call that arrives now. The call that must start first is first; one
     /// without a deadline is ordered as if it had a minute, so that nothing starves.
-    pub(super) fn place(&self, line: Line, terms: &Terms, now: Instant) -> Place {
+    pub(super) fn place(&self, line: Line, bounds: &Bounds, now: Instant) -> Place {
         let minute = now + MINUTE;
-        let start = terms.deadline.map_or(minute, |deadline| {
+        let start = bounds.deadline.map_or(minute, |deadline| {
             let usual = self.usual(line, &deadline);
             deadline.at.checked_sub(usual).unwrap_or(now).min(minute)
         });
@@ -179,8 +179,8 @@ impl<L: Limit> State<L> {
     /// Whether a call at its turn has too little time. If no other waiter could use its permit, it is
     /// sent nevertheless while it has nearly all of its time, because only an answer shows that the
     /// service is quick again. Later it would hardly be answered, and show nothing.
-    pub(super) fn is_late(&self, place: Place, terms: &Terms, now: Instant) -> bool {
-        let Some(deadline) = terms.deadline else {
+    pub(super) fn is_late(&self, place: Place, bounds: &Bounds, now: Instant) -> bool {
+        let Some(deadline) = bounds.deadline else {
             return false;
         };
         let usual = self.usual(place.line, &deadline);

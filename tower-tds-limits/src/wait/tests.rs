@@ -23,7 +23,7 @@ struct Script {
 }
 
 impl Limit for Script {
-    type Grant = ();
+    type Granted = ();
 
     fn opens(&mut self, line: Line, now: Instant) -> Opens {
         while self.at.first().is_some_and(|at| *at <= now) {
@@ -38,7 +38,7 @@ impl Limit for Script {
         }
     }
 
-    fn admit(&mut self, _line: Line, _terms: &Terms, _now: Instant) {
+    fn admit(&mut self, _line: Line, _terms: &Bounds, _now: Instant) {
         self.free = self.free.saturating_sub(1);
     }
 
@@ -63,7 +63,7 @@ fn waiter(shared: &Arc<Shared<Script>>) -> Waiter<Script> {
 }
 
 fn poll(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Denial>> {
-    waiter.poll_pass(cx, clock::now(), &Terms::NONE)
+    waiter.poll_pass(cx, clock::now(), &Bounds::NONE)
 }
 
 fn give_back(shared: &Shared<Script>) {
@@ -110,14 +110,14 @@ fn due_in(shared: &Arc<Shared<Script>>, millis: Option<u64>) -> impl Future<Outp
             has_body: false,
         }
     });
-    let terms = Terms {
+    let bounds = Bounds {
         deadline,
-        ..Terms::NONE
+        ..Bounds::NONE
     };
     let mut waiter = waiter(shared);
     poll_fn(move |cx| {
         waiter
-            .poll_pass(cx, clock::now(), &terms)
+            .poll_pass(cx, clock::now(), &bounds)
             .map(|passed| passed.is_ok())
     })
 }
@@ -232,7 +232,7 @@ async fn a_skipped_waiter_passes_its_turn_on_and_keeps_its_place() {
     assert_pending!(second.poll());
     give_back(&shared);
     assert!(task.is_woken());
-    skipped.skip(&Terms::NONE).expect("it has a place");
+    skipped.skip(&Bounds::NONE).expect("it has a place");
     assert!(second.is_woken(), "the turn passes at once");
     assert_eq!(waiting(&shared), 2);
     assert_ready_ok!(second.poll());
@@ -248,9 +248,9 @@ async fn full_queue_rejects_a_new_waiter() {
     let shared = limit(0);
     let mut waiters = [waiter(&shared), waiter(&shared), waiter(&shared)];
     let mut cx = Context::from_waker(Waker::noop());
-    let two = Terms {
+    let two = Bounds {
         most_waiting: 2,
-        ..Terms::NONE
+        ..Bounds::NONE
     };
     let mut pass = |number: usize| waiters[number].poll_pass(&mut cx, clock::now(), &two);
     assert_pending!(pass(0));
@@ -423,7 +423,7 @@ async fn wakers_are_woken_and_dropped_outside_the_lock() {
     assert_ready_ok!(poll(&mut first));
     let mut second = waiter(&shared);
     assert_pending!(poll(&mut second));
-    second.skip(&Terms::NONE).expect("it has a place");
+    second.skip(&Bounds::NONE).expect("it has a place");
     assert_pending!(poll(&mut second));
     drop(second);
     let locked = locked.lock().expect("no panic");

@@ -6,7 +6,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Denial, Limit, Line, Opens, Terms, WaitCause, clock, queue::Place, shared::Shared, sync::Arc,
+    Bounds, Denial, Limit, Line, Opens, WaitCause, clock, queue::Place, shared::Shared, sync::Arc,
     timer::Timer,
 };
 
@@ -33,16 +33,16 @@ impl<L: Limit> Waiter<L> {
     /// Keeps the place, and lets later waiters pass until this one is polled again.
     ///
     /// # Errors
-    /// If this waiter has no place yet, and as many others wait as its terms allow.
-    pub(crate) fn skip(&mut self, terms: &Terms) -> Result<(), Denial> {
+    /// If this waiter has no place yet, and as many others wait as its bounds allow.
+    pub(crate) fn skip(&mut self, bounds: &Bounds) -> Result<(), Denial> {
         let mut state = self.shared.lock();
         let now = clock::now();
         if let Some(place) = self.place {
             let replaced = state.queue.skip(place);
             self.shared.end_event(state, now, replaced);
         } else {
-            let place = state.place(self.line, terms, now);
-            state.enter(terms.most_waiting)?;
+            let place = state.place(self.line, bounds, now);
+            state.enter(bounds.most_waiting)?;
             self.place = Some(place);
         }
         Ok(())
@@ -68,21 +68,21 @@ impl<L: Limit + Send + 'static> Waiter<L> {
         &mut self,
         cx: &mut Context<'_>,
         now: Instant,
-        terms: &Terms,
-    ) -> Poll<Result<L::Grant, Denial>> {
+        bounds: &Bounds,
+    ) -> Poll<Result<L::Granted, Denial>> {
         let (shared, line) = (&self.shared, self.line);
         let mut state = shared.lock();
         let is_alone = self.place.is_none() && state.queue.is_free();
         if is_alone && state.limit.opens(line, now) == Opens::Now {
-            return Poll::Ready(Ok(state.limit.admit(line, terms, now)));
+            return Poll::Ready(Ok(state.limit.admit(line, bounds, now)));
         }
-        let place = self.place.unwrap_or_else(|| state.place(line, terms, now));
+        let place = self.place.unwrap_or_else(|| state.place(line, bounds, now));
         let is_next = !is_alone && state.queue.is_next(place);
         if is_next && state.limit.opens(line, now) == Opens::Now {
-            let passed = if state.is_late(place, terms, now) {
+            let passed = if state.is_late(place, bounds, now) {
                 Err(Denial::Late)
             } else {
-                Ok(state.limit.admit(line, terms, now))
+                Ok(state.limit.admit(line, bounds, now))
             };
             let place = self.place.take();
             let replaced = place.and_then(|place| state.queue.pass(place));
@@ -90,7 +90,7 @@ impl<L: Limit + Send + 'static> Waiter<L> {
             return Poll::Ready(passed);
         }
         if self.place.is_none() {
-            state.enter(terms.most_waiting)?;
+            state.enter(bounds.most_waiting)?;
             self.place = Some(place);
         }
         let replaced = state.queue.want(place, cx.waker().clone());

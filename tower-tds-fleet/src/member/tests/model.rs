@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tower_tds_limits::Share;
 
 use crate::{
-    member::{Action, Answer, Event, GIVE_UP, Load, Member},
+    member::{Action, Answer, Event, GIVE_UP, LimiterState, Member},
     store::tests::twin::{Asked, Division, Record},
 };
 
@@ -399,14 +399,14 @@ impl Process {
         }
     }
 
-    fn load(&self, now: u64) -> Load {
-        Load {
+    fn load(&self, now: u64) -> LimiterState {
+        LimiterState {
             held: requests(self.in_use(now)),
             in_flight: 1,
             waiting: 1,
             whole: requests(TOTAL),
             unit: 1,
-            ..Load::default()
+            ..LimiterState::default()
         }
     }
 

@@ -11,23 +11,23 @@ fn share(requests: u32, places: u32, connections: u32) -> Share {
     }
 }
 
-fn idle() -> Load {
-    Load {
+fn idle() -> LimiterState {
+    LimiterState {
         whole: share(50, 11, 5),
         unit: 2,
-        ..Load::default()
+        ..LimiterState::default()
     }
 }
 
-fn held(held: Share) -> Load {
-    Load { held, ..idle() }
+fn held(held: Share) -> LimiterState {
+    LimiterState { held, ..idle() }
 }
 
-fn waiting(waiting: u32) -> Load {
-    Load { waiting, ..idle() }
+fn waiting(waiting: u32) -> LimiterState {
+    LimiterState { waiting, ..idle() }
 }
 
-fn asks(member: &mut Member, load: Load, now: Instant) -> Question {
+fn asks(member: &mut Member, load: LimiterState, now: Instant) -> Question {
     match member.on(Event::Seen(load), now) {
         Action::Ask(question) => question,
         action => panic!("it asks: {action:?}"),
@@ -55,18 +55,18 @@ fn sharing(now: Instant) -> Member {
 }
 
 /// The milliseconds from `now` to the next question, under this load.
-fn next_question(member: &mut Member, load: Load, now: Instant) -> Option<u64> {
+fn next_question(member: &mut Member, load: LimiterState, now: Instant) -> Option<u64> {
     let is_question = |action| matches!(action, Action::Ask(_));
     (1..5_000).find(|later| is_question(member.on(Event::Seen(load), now + ms(*later))))
 }
 
 #[test]
 fn question_interval_depends_on_what_a_member_has_to_do() {
-    let silenced = Load {
+    let silenced = LimiterState {
         silence: ms(700),
         ..idle()
     };
-    let flying = Load {
+    let flying = LimiterState {
         in_flight: 1,
         ..idle()
     };
@@ -87,17 +87,17 @@ fn question_interval_depends_on_what_a_member_has_to_do() {
 
 #[test]
 fn question_wants_held_and_waiting_up_to_the_limits() {
-    let flying = Load {
+    let flying = LimiterState {
         in_flight: 1,
         ..idle()
     };
-    let busy = Load {
+    let busy = LimiterState {
         held: share(2, 1, 2),
         waiting: 3,
         without_socket: 2,
         ..idle()
     };
-    let many = Load {
+    let many = LimiterState {
         held: share(2, 1, 4),
         without_socket: 3,
         whole: share(50, 11, 20),
@@ -124,7 +124,7 @@ fn question_wants_held_and_waiting_up_to_the_limits() {
 #[test]
 fn leaving_member_wants_no_more_requests_than_it_holds() {
     let now = Instant::now();
-    let load = Load {
+    let load = LimiterState {
         held: share(2, 1, 2),
         waiting: 30,
         ..idle()
@@ -169,7 +169,7 @@ fn idle_sockets_above_the_share_are_closed_once() {
     let now = Instant::now();
     let sockets = |connections| held(share(0, 0, connections));
     let close = Action::CloseIdle(share(10, 2, 3), now + ms(5_000));
-    let busy = Load {
+    let busy = LimiterState {
         in_flight: 1,
         ..sockets(5)
     };

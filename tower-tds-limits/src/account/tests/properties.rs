@@ -81,7 +81,7 @@ impl Fate {
     }
 
     /// Records the end of the request.
-    fn end(self, account: &mut Account, now: Instant, grant: Grant) {
+    fn end(self, account: &mut Account, now: Instant, grant: Granted) {
         let outcome = match self {
             Self::Answered(..) => Outcome::Accepted,
             Self::Refused(..) => return refuse(account, now, grant),
@@ -144,7 +144,7 @@ proptest! {
         }
         let mut account = lowered_account(&limits, lowered);
         let mut coming: Vec<(Duration, usize)> = Vec::new();
-        let mut granted: Vec<(Grant, Fate)> = Vec::new();
+        let mut granted: Vec<(Granted, Fate)> = Vec::new();
         let (mut counted, mut held) = (Vec::new(), Vec::new());
         let (mut silent_until, mut live) = (Duration::ZERO, 0);
         let mut now = Duration::ZERO;
@@ -167,7 +167,7 @@ proptest! {
                 };
             }
             prop_assert!(now >= silent_until, "granted at {now:?}, in a silence");
-            let grant = account.admit(Line::Back, &Terms::NONE, start + now);
+            let grant = account.admit(Line::Back, &Bounds::NONE, start + now);
             live = live.max(account.rules[0].live());
             let (count, over) = fate.of(now);
             counted.extend(count);

@@ -79,7 +79,7 @@ fn counted_while_shares_move(seed: u64, rules: Rules, delays: Delays) -> Vec<Dur
     for member in 0..3 {
         fleet.set(member, Share::default(), start);
     }
-    let mut answers: BinaryHeap<Reverse<(Duration, usize, Grant)>> = BinaryHeap::new();
+    let mut answers: BinaryHeap<Reverse<(Duration, usize, Granted)>> = BinaryHeap::new();
     let mut counted = Vec::new();
     for tick in 0..120_000 {
         let at = ms(tick);

@@ -79,7 +79,7 @@ where
 {
     let connections = &limiter.stack.connections;
     let line = connections.update_now(|connections, now| {
-        connections.admit(Line::Back, &crate::wait::Terms::NONE, now)
+        connections.admit(Line::Back, &crate::wait::Bounds::NONE, now)
     });
     LimitedIo::new(socket, ConnectionPermit::new(connections, line))
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     error::WaitCause,
-    wait::{Deadline, Denial, Limit, Line, Opens, Terms, queue},
+    wait::{Bounds, Deadline, Denial, Limit, Line, Opens, queue},
 };
 
 mod sync {
@@ -66,7 +66,7 @@ use waiter::Waiter;
 struct Room(usize);
 
 impl Limit for Room {
-    type Grant = ();
+    type Granted = ();
 
     fn opens(&mut self, _line: Line, _now: Instant) -> Opens {
         match self.0 {
@@ -75,7 +75,7 @@ impl Limit for Room {
         }
     }
 
-    fn admit(&mut self, _line: Line, _terms: &Terms, _now: Instant) {
+    fn admit(&mut self, _line: Line, _terms: &Bounds, _now: Instant) {
         self.0 -= 1;
     }
 
@@ -95,7 +95,7 @@ fn pass(shared: &Arc<Shared<Room>>) {
 
 fn pass_by(shared: &Shared<Room>, mut waiter: Waiter<Room>) {
     let passed = block_on(poll_fn(|cx| {
-        waiter.poll_pass(cx, clock::now(), &Terms::NONE)
+        waiter.poll_pass(cx, clock::now(), &Bounds::NONE)
     }));
     passed.expect("any number may wait");
     give_back(shared);
@@ -105,7 +105,7 @@ fn pass_by(shared: &Shared<Room>, mut waiter: Waiter<Room>) {
 fn pass_or_leave(shared: &Arc<Shared<Room>>, polls: usize) {
     let (mut waiter, mut left) = (waiter(shared), polls);
     let passed = block_on(poll_fn(|cx| {
-        let polled = waiter.poll_pass(cx, clock::now(), &Terms::NONE);
+        let polled = waiter.poll_pass(cx, clock::now(), &Bounds::NONE);
         left -= 1;
         match polled {
             Poll::Ready(passed) => Poll::Ready(passed.is_ok()),
@@ -122,7 +122,7 @@ fn pass_or_leave(shared: &Arc<Shared<Room>>, polls: usize) {
 fn skip_and_pass(shared: &Arc<Shared<Room>>) {
     let mut waiter = waiter(shared);
     for _ in 0..2 {
-        waiter.skip(&Terms::NONE).expect("any number may wait");
+        waiter.skip(&Bounds::NONE).expect("any number may wait");
     }
     pass_by(shared, waiter);
 }
