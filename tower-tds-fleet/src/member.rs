@@ -295,7 +295,7 @@ pub(crate) const GIVE_UP: Duration = Duration::from_secs(2);
 /// little to the wait for a question.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
 
-/// Shortest step of the store's clock that matters. Shorter ones do not, because `LimiterState::counts_for`
+/// Shortest step of the store's clock that matters. Shorter ones do not, because `Load::counts_for`
 /// has two intervals in reserve; two clocks take half an hour to differ by this much.
 const STEP: Duration = Duration::from_secs(1);
 
