@@ -20,7 +20,7 @@ use crate::{
     endpoint::TokenEndpoint,
     error::{Refresh, TokenError},
     reply::AccessToken,
-    request::{Grant, Settings, USER_AGENT, exchange},
+    request::{Grant, TokenRequests, USER_AGENT, exchange},
     state::{Bearer, Need, State},
     store::{Store, TokenStore},
     task::Owner,
@@ -124,7 +124,7 @@ pub struct TokenSource {
 
 /// Builds a [`TokenSource`].
 pub struct TokenSourceBuilder {
-    settings: Settings,
+    settings: TokenRequests,
     refresh_before: Option<Duration>,
 }
 
@@ -160,7 +160,7 @@ impl TokenSource {
         credentials: impl Into<CredentialsProvider>,
     ) -> TokenSourceBuilder {
         TokenSourceBuilder {
-            settings: Settings {
+            settings: TokenRequests {
                 endpoint,
                 provider: credentials.into(),
                 fields: Vec::new(),

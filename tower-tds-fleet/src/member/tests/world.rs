@@ -28,7 +28,7 @@ use crate::{
     Fleet, FleetError,
     member::{GIVE_UP, Question},
     store::{
-        Ask, FleetStatus, Reply, Terms, numbers, reply,
+        Ask, Constants, FleetStatus, Reply, numbers, reply,
         tests::twin::{Asked, Division},
     },
 };
@@ -103,7 +103,7 @@ type Socket = TokioIo<LimitedIo<TokioIo<DuplexStream>>>;
 struct Wire {
     world: World,
     id: u64,
-    terms: Terms,
+    constants: Constants,
     state: Arc<State>,
 }
 
@@ -156,15 +156,15 @@ impl World {
 
     pub(crate) fn join(&self) {
         let limiter = Limiter::new(self.shared.limits.clone());
-        let terms = Terms::new("https://data.example.org", &limiter).unwrap();
+        let constants = Constants::new("https://data.example.org", &limiter).unwrap();
         let state = Arc::new(State::default());
         let wire = Wire {
             world: self.clone(),
             id: self.shared.rng.lock().unwrap().u64(..),
-            terms: terms.clone(),
+            constants: constants.clone(),
             state: Arc::clone(&state),
         };
-        let fleet = Fleet::join_by(wire, terms.unit, &limiter).unwrap();
+        let fleet = Fleet::join_by(wire, constants.unit, &limiter).unwrap();
         self.add(limiter, Some(fleet), false, state);
     }
 
@@ -487,7 +487,7 @@ impl Process {
 impl Ask for Wire {
     async fn ask(self, question: Question) -> (Self, Result<Reply, FleetError>) {
         let (sender, receiver) = oneshot::channel();
-        let (world, id, terms) = (self.world.clone(), self.id, self.terms.clone());
+        let (world, id, constants) = (self.world.clone(), self.id, self.constants.clone());
         let state = Arc::clone(&self.state);
         // The question reaches the store even if the member gives it up.
         tokio::spawn(async move {
@@ -497,8 +497,8 @@ impl Ask for Wire {
             }
             let Some(there) = there else { return };
             sleep(there).await;
-            let numbers = numbers(&question, &terms);
-            let asked = Asked::of((id, question.number), &numbers, &terms.quotas, None);
+            let numbers = numbers(&question, &constants);
+            let asked = Asked::of((id, question.number), &numbers, &constants.quotas, None);
             let answer = world
                 .shared
                 .division
