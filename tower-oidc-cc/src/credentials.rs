@@ -16,7 +16,9 @@ use form_urlencoded::{Serializer, byte_serialize};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use http::HeaderValue;
 use tokio::task::spawn_blocking;
-use tower_tds_outcome::{Secrets, place};
+use tower_tds_outcome::Secrets;
+#[cfg(feature = "private-key-jwt")]
+use tower_tds_outcome::place;
 use zeroize::Zeroizing;
 
 #[cfg(feature = "private-key-jwt")]
