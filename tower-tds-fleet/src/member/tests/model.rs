@@ -280,7 +280,7 @@ impl State {
             for (what, change) in changes {
                 let mut next = self.fault(what).expect("there is one left");
                 change(&mut next);
-                // Nobody would notice a step of the clock while those who know it are silent.
+                // A step of the clock cannot be seen while the members that know the old one are silent.
                 if next.stepped == self.stepped || self.members.iter().all(Process::notices) {
                     all.push(next);
                 }
