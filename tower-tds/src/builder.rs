@@ -38,7 +38,7 @@ use crate::{
         transport::{MakeClients, Schemes, clients, connector, make_clients},
     },
     limiters::{SharedLimits, longest_turn},
-    stack::layer::{ANSWER_TIMEOUT, TdsLayer},
+    stack::{ANSWER_TIMEOUT, TdsLayer},
 };
 
 /// Builds a [`Client`](crate::Client). [`Client::builder`](crate::Client::builder) takes the required settings.

@@ -31,7 +31,7 @@ use crate::{
     builder::{AuthServer, Builder},
     error::BuildError,
     http::http1::{AnyBody, Http},
-    stack::layer::TdsLayer,
+    stack::TdsLayer,
     testing::fake,
 };
 

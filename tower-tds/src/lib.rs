@@ -142,7 +142,7 @@ pub use self::{
     },
     error::BuildError,
     limiters::SharedLimits,
-    stack::{layer::TdsLayer, named::Named},
+    stack::{Named, TdsLayer},
 };
 
 #[cfg(doctest)]

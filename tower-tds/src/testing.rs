@@ -18,7 +18,7 @@ use crate::{
         sender::{CallTracker, Sender, stack},
     },
     http::http1::Http,
-    stack::layer::TdsLayer,
+    stack::TdsLayer,
 };
 
 /// Builds a sender with a fake token and without limits, over a client in place of the network.

@@ -33,7 +33,7 @@ use crate::{
         http1::{AnyBody, Http},
         pool::Pool,
     },
-    stack::layer::TdsLayer,
+    stack::TdsLayer,
 };
 
 /// The parts that the clones of a client share.
