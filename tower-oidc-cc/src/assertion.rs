@@ -119,14 +119,6 @@ impl Assertion {
         self.signature(b"").map(|_| self).ok_or(NOT_RSA)
     }
 
-    /// Sets the thumbprint (`x5t#S256`) of the certificate whose key signs: the SHA-256 of its DER
-    /// form in base64url, for servers that find the certificate by it.
-    #[must_use]
-    pub fn x5t_s256(mut self, thumbprint: impl Into<String>) -> Self {
-        self.header.x5t_s256 = Some(thumbprint.into());
-        self
-    }
-
     /// Sets the audience of each assertion; by default the address of the token endpoint, without its
     /// query.
     ///

@@ -25,7 +25,7 @@ use zeroize::Zeroizing;
 use crate::assertion::Assertion;
 use crate::{
     endpoint::TokenEndpoint,
-    error::{ConfigError, TokenError},
+    error::{BoxError, ConfigError, TokenError},
 };
 
 #[cfg(test)]
@@ -75,19 +75,15 @@ pub struct Credentials {
 ///
 /// With [`file`](Self::file) and [`from_fn`](Self::from_fn) you can rotate a secret without a restart, because the
 /// provider is called before each token request. If the server refuses the credentials, calls go on with the token in
-/// use. Without one, they call the provider every five seconds, and new credentials end the backoff.
+/// use. Without one, or once the service refuses it, they call the provider every five seconds, and new credentials end
+/// the backoff.
 #[derive(Clone)]
-pub struct CredentialsProvider {
-    function: Arc<dyn Fn() -> Providing + Send + Sync>,
-    secrets: Secrets,
-}
+pub struct CredentialsProvider(Arc<dyn Fn() -> Providing + Send + Sync>);
 
 /// Form of a token request.
 pub(crate) type Form = Serializer<'static, String>;
-/// Credentials, or why there are none.
-pub(crate) type Provided = Result<Arc<Credentials>, Box<dyn Error + Send + Sync>>;
-/// Future of a provider.
-pub(crate) type Providing = BoxFuture<'static, Provided>;
+/// Future of a provider: credentials, or why there are none.
+pub(crate) type Providing = BoxFuture<'static, Result<Arc<Credentials>, BoxError>>;
 
 // === impl Credentials ===
 
@@ -303,38 +299,22 @@ impl CredentialsProvider {
         A: Future<Output = Result<Credentials, E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        Self::new(move || function().map(|provided| provided.map(Arc::new).map_err(Into::into)))
-    }
-
-    fn new<A>(function: impl Fn() -> A + Send + Sync + 'static) -> Self
-    where
-        A: Future<Output = Provided> + Send + 'static,
-    {
-        Self {
-            function: Arc::new(move || function().boxed()),
-            secrets: Secrets::default(),
-        }
-    }
-
-    /// Returns the secrets that no text may show. A source adds the credentials that it sends, and the tokens that it
-    /// gets.
-    ///
-    /// Add your own, such as the password of a proxy, and give a clone to other layers.
-    #[must_use]
-    pub fn secrets(&self) -> &Secrets {
-        &self.secrets
+        let provided = |it: Result<Credentials, E>| it.map(Arc::new).map_err(Into::into);
+        Self(Arc::new(move || function().map(provided).boxed()))
     }
 
     /// Returns the current credentials. The function behind a provider may panic in this call.
-    pub(crate) async fn provide(&self) -> Provided {
-        (self.function)().await
+    pub(crate) fn provide(&self) -> Providing {
+        (self.0)()
     }
 }
 
 impl From<Credentials> for CredentialsProvider {
     fn from(credentials: Credentials) -> Self {
         let credentials = Arc::new(credentials);
-        Self::new(move || ready(Ok(Arc::clone(&credentials))))
+        Self(Arc::new(move || {
+            ready(Ok(Arc::clone(&credentials))).boxed()
+        }))
     }
 }
 

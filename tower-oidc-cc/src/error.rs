@@ -163,32 +163,28 @@ pub(crate) fn refusal(outcome: Outcome, refresh: Refresh, is_untried: bool) -> C
     };
     cause.waited_for = has_other.then(|| "another token".into());
     let next = match (outcome, refresh) {
-        (Outcome::TokenRefused, Refresh::Replaced) => {
+        (Outcome::NoHeader, _) => {
+            "the service received no Authorization header, although one was sent: look for a layer \
+             below the token layer, a redirect or a proxy that removes it"
+        }
+        (_, Refresh::Replaced) => {
             "the service refused the token, and another one is in use: call again"
-        }
-        (Outcome::TokenRefused, Refresh::Requested) => {
-            "the service refused the token, and no newer one has come yet: call again once"
-        }
-        (Outcome::TokenRefused, Refresh::After(_)) => {
-            "the service refused tokens that it has not accepted yet: call again in a few seconds; if this persists, \
-             check the service's clock, and that it trusts this authorization server"
-        }
-        (Outcome::TokenRefused, Refresh::None) => {
-            "the service refused the token, and no new one is requested now: if this persists, \
-             check the service's clock, and that it trusts this authorization server"
-        }
-        (Outcome::RoleMissing, Refresh::Replaced) => {
-            "the token lacks a role that this call needs, and a newer one is in use: call again"
         }
         (Outcome::RoleMissing, _) => {
             "the token lacks a role that this call needs: ask an administrator for it; tokens \
              issued from then on carry it"
         }
-        (Outcome::NoHeader, _) => {
-            "the service received no Authorization header, although one was sent: look for a layer \
-             below the token layer, a redirect or a proxy that removes it"
+        (_, Refresh::Requested) => {
+            "the service refused the token, and no newer one has come yet: call again once"
         }
-        _ => "the token was not refused",
+        (_, Refresh::After(_)) => {
+            "the service refused tokens that it has not accepted yet: call again in a few seconds; if this persists, \
+             check the service's clock, and that it trusts this authorization server"
+        }
+        (_, Refresh::None) => {
+            "the service refused the token, and no new one is requested now: if this persists, \
+             check the service's clock, and that it trusts this authorization server"
+        }
     };
     cause.next = Some(next.into());
     cause

@@ -52,25 +52,17 @@ impl Places {
     /// Checks that a request may carry the token.
     #[inline]
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Kind> {
-        let mut named = self.origins.iter().filter(|origin| origin.contains(uri));
-        // Most clients add the `Host` header below this layer. A scan of a few names is faster than a hash.
-        let has_host = headers.keys().any(|name| name == HOST);
-        match named.next() {
-            Some(_) if !has_host => Ok(()),
-            named => self.check_rest(named, uri, headers),
-        }
-    }
-
-    #[cold]
-    fn check_rest(
-        &self,
-        named: Option<&Origin>,
-        uri: &Uri,
-        headers: &HeaderMap,
-    ) -> Result<(), Kind> {
         let is_path = uri.authority().is_none();
-        match named.or(self.default_origin.as_ref().filter(|_| is_path)) {
-            Some(origin) if headers.get_all(HOST).iter().all(|it| origin.is_named(it)) => Ok(()),
+        let default = self.default_origin.as_ref().filter(|_| is_path);
+        let origin = self.origins.iter().find(|it| it.contains(uri)).or(default);
+        // Most clients add the `Host` header below this layer. A scan of a few names is faster than a hash.
+        let names = |origin: &Origin| {
+            headers
+                .iter()
+                .all(|(name, it)| name != HOST || origin.is_named(it))
+        };
+        match origin {
+            Some(origin) if names(origin) => Ok(()),
             Some(_) => Err(OTHER_HOST),
             None if is_path => Err(NO_ORIGIN),
             None => Err(FOREIGN),
@@ -153,12 +145,8 @@ impl Origin {
     /// Whether `authority` is that of this origin, in any letter case, with or without a default port.
     #[inline]
     fn is_spelt(&self, authority: &Authority) -> bool {
-        authority.as_str() == self.authority.as_str() || self.is_alike(authority)
-    }
-
-    #[cold]
-    fn is_alike(&self, authority: &Authority) -> bool {
-        normal(&self.scheme, authority).as_deref() == Some(self.authority.as_str())
+        let own = self.authority.as_str();
+        authority.as_str() == own || normal(&self.scheme, authority).as_deref() == Some(own)
     }
 
     /// Whether a `Host` header names this origin (RFC 9110, section 7.2).

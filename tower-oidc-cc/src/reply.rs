@@ -1,5 +1,5 @@
-//! The reply of the token endpoint (RFC 6749, sections 5.1 and 5.2), and its token. This module does no I/O and reads
-//! no clock.
+//! The reply of the token endpoint (RFC 6749, sections 5.1 and 5.2), and its token: when it is renewed, and when it
+//! expires. This module does no I/O and reads no clock.
 
 #![cfg_attr(
     not(test),
@@ -42,6 +42,13 @@ pub(crate) struct Issued {
     pub(crate) life: Duration,
     /// Whether this process requested it; otherwise it comes from a store.
     pub(crate) is_own: bool,
+}
+
+/// Two moments of a token's life that matter after it has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lifetime {
+    pub(crate) renew_at: Timestamp,
+    pub(crate) expires_at: Timestamp,
 }
 
 /// Members that are read. Unknown members are ignored, and so is `refresh_token`: this grant does not
@@ -102,6 +109,60 @@ impl AccessToken {
     pub fn secret(&self) -> &str {
         let header = self.header.to_str().unwrap_or_default();
         header.strip_prefix(SCHEME).unwrap_or_default()
+    }
+}
+
+// === impl Issued ===
+
+impl Issued {
+    /// Plans the life of this token, which arrived at `now`. Returns `None` if it is already over.
+    ///
+    /// Life counts from the request: the server began to count after it, so the local expiry is never later than the
+    /// server's. Drawn once per token, the jitter (`draw`, in `0.0..1.0`) only makes the renewal earlier, so that processes
+    /// that start together drift apart and no renewal comes close to the expiry.
+    pub(crate) fn lifetime_at(
+        &self,
+        now: Timestamp,
+        before: Option<Duration>,
+        draw: f64,
+    ) -> Option<Lifetime> {
+        let life = self.life.min(LONGEST);
+        let expires_at = self.sent.checked_add(life)?;
+        let left = expires_at.left_at(now);
+        if left.is_zero() {
+            return None;
+        }
+        let planned = self.sent.checked_add(age(life, before, draw))?;
+        // A token that arrives late in its life is renewed after half of the rest, or after `MIN_DELAY` if that is
+        // shorter. Without this line, a slow endpoint and a short life would cause a loop of requests.
+        let soonest = now.checked_add(left.mul_f64(0.5).min(MIN_DELAY))?;
+        let is_soon = planned.left_at(now) < soonest.left_at(now);
+        let renew_at = if is_soon { soonest } else { planned };
+        Some(Lifetime {
+            renew_at,
+            expires_at,
+        })
+    }
+}
+
+// === impl Lifetime ===
+
+impl Lifetime {
+    pub(crate) fn is_valid_at(&self, now: Timestamp) -> bool {
+        !self.expires_at.has_come_at(now)
+    }
+}
+
+/// Returns the age at which a token of this life is renewed, reduced by the jitter `draw`, in `0.0..1.0`.
+fn age(life: Duration, before: Option<Duration>, draw: f64) -> Duration {
+    match before {
+        None => life.mul_f64(RENEW - EARLIER * draw),
+        Some(Duration::ZERO) => life,
+        Some(before) => {
+            let age = life.checked_sub(before).filter(|age| !age.is_zero());
+            let age = age.unwrap_or_else(|| life.mul_f64(0.5));
+            age.mul_f64(1.0 - EARLIER * draw)
+        }
     }
 }
 
@@ -226,35 +287,39 @@ fn is_one_of(names: &[&str], text: &str) -> bool {
 }
 
 /// Returns the lifetime of a token: whole seconds, as a number or, from some servers, as digits in a
-/// string. Fractions are cut off, and [`Lifetime`](crate::state::Lifetime) bounds the rest.
+/// string. Fractions are cut off, and [`Issued::lifetime_at`] bounds the rest.
 fn life(expires_in: &Value) -> Result<Option<Duration>, &'static str> {
     let secs = match expires_in {
         Value::Null => return Ok(None),
         Value::Number(number) => number.as_f64(),
-        Value::String(text) => seconds(text),
+        Value::String(text) => text.parse().ok(),
         _ => None,
     };
+    let secs = secs.filter(|secs: &f64| secs.is_finite());
     let secs = secs.ok_or("its expires_in is not a number")?;
     if secs < 1.0 {
         // Keycloak sends this when the session ends before the token (keycloak #24936).
         return Err("its expires_in is less than one second");
     }
-    Ok(Some(duration(secs.trunc())))
-}
-
-/// Reads digits, perhaps with a fraction.
-fn seconds(text: &str) -> Option<f64> {
-    let is_plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    text.parse().ok().filter(|_| is_plain)
-}
-
-fn duration(secs: f64) -> Duration {
-    Duration::try_from_secs_f64(secs).unwrap_or(Duration::from_secs(u64::MAX))
+    let life = Duration::try_from_secs_f64(secs.trunc());
+    Ok(Some(life.unwrap_or(Duration::from_secs(u64::MAX))))
 }
 
 /// Life of a token without `expires_in`, which RFC 6749 only recommends. Five minutes is the default of Keycloak's
 /// realm setting "Access Token Lifespan". A shorter life would cost token requests, a longer one a 401.
 const DEFAULT_LIFE: Duration = Duration::from_secs(5 * 60);
+/// Latest renewal, as a share of life. A 24 h token then costs 1.25 to 1.43 requests a day, and an
+/// endpoint may be down for almost five hours before a call fails.
+const RENEW: f64 = 0.8;
+/// Jitter, as a share of life. For a 24 h token it is 2.4 h, which spreads the renewals of a thousand
+/// processes that start together to one in nine seconds. An age that was set has the
+/// same share: 24 h then hold at most six renewals at 4 h (6 * 3.6 h is 21.6 h, 7 * 3.6 h is 25.2 h).
+const EARLIER: f64 = 0.1;
+/// Shortest time from the arrival of a token to its renewal, unless half of the remaining life is
+/// shorter.
+const MIN_DELAY: Duration = Duration::from_secs(30);
+/// Longest life: thirty days. Longer lives are cut, so that a hostile number cannot overflow a clock.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const SCHEME: &str = "Bearer ";
 /// RFC 6749, section 4.1.2.1; RFC 8628, section 3.5; Keycloak.
 const BUSY: [&str; 4] = [

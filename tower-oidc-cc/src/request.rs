@@ -1,7 +1,6 @@
 //! Client-credentials grant (RFC 6749, section 4.4): credentials, and one token request.
 
 use std::{
-    error::Error,
     future::poll_fn,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
@@ -11,7 +10,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header, response::Parts};
 use http_body::Body;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, Collected, LengthLimitError, Limited};
 use tokio::time::timeout;
 use tower_service::Service;
 use tower_tds_outcome::Secrets;
@@ -20,7 +19,7 @@ use crate::{
     clock::Clock,
     credentials::{Credentials, CredentialsProvider, Form},
     endpoint::TokenEndpoint,
-    error::{Kind, TokenError},
+    error::{BoxError, Kind, TokenError},
     reply::{self, Issued},
     state::Bearer,
     store::{Store, Turn, key},
@@ -39,6 +38,8 @@ pub(crate) struct Grant {
 pub(crate) struct TokenRequests {
     pub(crate) endpoint: TokenEndpoint,
     pub(crate) provider: CredentialsProvider,
+    /// What no text may show: the credentials that are sent, and the tokens that come.
+    pub(crate) secrets: Secrets,
     /// Fields of all forms, besides those of the grant and the client.
     pub(crate) fields: Vec<(String, String)>,
     /// Headers of all requests.
@@ -49,11 +50,10 @@ pub(crate) struct TokenRequests {
     pub(crate) store: Option<Store>,
 }
 
-/// The HTTP client behind one type: sends a request and reads the response.
+/// The HTTP client behind one type: sends a request and reads the response, whose body may fail alone.
 pub(crate) type Exchange =
-    dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Answer, TokenError>> + Send + Sync;
-/// The head of a response, and its body or an error.
-type Answer = (Parts, Result<Bytes, TokenError>);
+    dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Answer<BoxError>, BoxError>> + Send + Sync;
+type Answer<E> = (Parts, Result<Bytes, E>);
 
 // === impl Grant ===
 
@@ -71,7 +71,7 @@ impl Grant {
     ) -> Result<Option<Issued>, TokenError> {
         let TokenRequests {
             endpoint,
-            provider,
+            secrets,
             fields,
             clock,
             store,
@@ -90,7 +90,7 @@ impl Grant {
                     digest,
                     newest,
                     clock,
-                    secrets: provider.secrets(),
+                    secrets,
                 };
                 store.share(&turn, asked).await
             }
@@ -102,8 +102,7 @@ impl Grant {
 
     /// Calls the provider. If it takes too long, that is an error like any other.
     async fn credentials(&self) -> Result<Arc<Credentials>, TokenError> {
-        let provider = &self.settings.provider;
-        let secrets = provider.secrets();
+        let (provider, secrets) = (&self.settings.provider, &self.settings.secrets);
         let provided = timeout(self.settings.timeout, provider.provide()).await;
         let provided = provided.unwrap_or_else(|_| Err("the provider took too long".into()));
         let provided = provided.map_err(|error| TokenError::no_credentials(&*error, secrets))?;
@@ -115,7 +114,7 @@ impl Grant {
     async fn ask(&self, credentials: &Credentials) -> Result<Issued, TokenError> {
         let endpoint = self.endpoint().await?;
         let TokenRequests { clock, fields, .. } = &self.settings;
-        let secrets = self.settings.provider.secrets();
+        let secrets = &self.settings.secrets;
         let sent = clock.now();
         let request = request_at(sent.wall, &endpoint, credentials, fields)?;
         let read = match self.exchange(request).await {
@@ -145,39 +144,49 @@ impl Grant {
         found.map_err(|error| error.at(document))
     }
 
-    async fn exchange(&self, mut request: Request<Bytes>) -> Result<Answer, TokenError> {
+    async fn exchange(
+        &self,
+        mut request: Request<Bytes>,
+    ) -> Result<Answer<TokenError>, TokenError> {
         for (name, value) in &self.settings.headers {
             let entry = request.headers_mut().entry(name);
             entry.or_insert_with(|| value.clone());
         }
+        let failed = |kind, error| TokenError::with_source(kind, error, &self.settings.secrets);
         let answer = timeout(self.settings.timeout, (self.exchange)(request)).await;
-        answer.unwrap_or_else(|_| Err(Kind::Late.into()))
+        let answer = answer.map_err(|_| Kind::Late)?;
+        let (head, body) = answer.map_err(|error| failed(Kind::Transport, error))?;
+        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+            true => Kind::Malformed("it is larger than 64 KiB").into(),
+            false => failed(Kind::Malformed("it was cut off"), error),
+        });
+        Ok((head, body))
     }
 }
 
 /// Puts the HTTP client behind one type.
-pub(crate) fn exchange<S, B, R>(client: S, secrets: Secrets) -> Box<Exchange>
+pub(crate) fn exchange<S, B, R>(client: S) -> Box<Exchange>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    S::Error: Into<BoxError>,
     S::Future: Send,
     B: From<Bytes> + 'static,
     R: Body + Send + 'static,
     R::Data: Send,
-    R::Error: Into<Box<dyn Error + Send + Sync>>,
+    R::Error: Into<BoxError>,
 {
     // Held only while the client is cloned. It makes the closure `Sync` where `S` is not.
     let client = Mutex::new(client);
     Box::new(move |request| {
         let client = client.lock();
         let mut client = client.unwrap_or_else(PoisonError::into_inner).clone();
-        let secrets = secrets.clone();
         let answer = async move {
-            let failed = |error| TokenError::with_source(Kind::Transport, error, &secrets);
             let ready = poll_fn(|cx| client.poll_ready(cx)).await;
-            ready.map_err(failed)?;
+            ready.map_err(Into::into)?;
             let response = client.call(request.map(B::from)).await;
-            Ok(collect(response.map_err(failed)?, &secrets).await)
+            let (head, body) = response.map_err(Into::into)?.into_parts();
+            let body = Limited::new(body, LARGEST).collect().await;
+            Ok((head, body.map(Collected::to_bytes)))
         };
         answer.boxed()
     })
@@ -205,26 +214,6 @@ fn request_at(
         headers.insert(header::AUTHORIZATION, proof);
     }
     Ok(request)
-}
-
-/// Reads a response, and its body to the end or to `LARGEST`.
-async fn collect<R>(response: Response<R>, secrets: &Secrets) -> Answer
-where
-    R: Body,
-    R::Error: Into<Box<dyn Error + Send + Sync>>,
-{
-    let (head, body) = response.into_parts();
-    let body = match Limited::new(body, LARGEST).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            Err(Kind::Malformed("it is larger than 64 KiB").into())
-        }
-        Err(error) => {
-            let kind = Kind::Malformed("it was cut off");
-            Err(TokenError::with_source(kind, error, secrets))
-        }
-    };
-    (head, body)
 }
 
 /// Name of this crate, for logs of servers and for firewalls that refuse requests without one (RFC 9110, section 10.1.5).

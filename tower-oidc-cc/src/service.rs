@@ -11,7 +11,7 @@ use std::{
 
 use http::{Request, Response, header::AUTHORIZATION};
 use pin_project_lite::pin_project;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 use tower_tds_outcome::{Cause, DeadlineAt, Outcome};
@@ -116,10 +116,10 @@ pin_project! {
     }
 }
 
-/// Source, token and deadline of a sent call.
+/// Token and deadline of a sent call.
 #[derive(Clone)]
 struct Sent {
-    source: TokenSource,
+    owner: Arc<Owner>,
     /// Number of the token that was sent.
     generation: u64,
     deadline: Option<Instant>,
@@ -128,7 +128,7 @@ struct Sent {
 /// Settings that all services of a layer share.
 #[derive(Clone, Debug)]
 struct Settings {
-    source: TokenSource,
+    owner: Arc<Owner>,
     places: Places,
 }
 
@@ -165,7 +165,7 @@ impl BearerAuthLayer {
     fn with(source: TokenSource, origins: Box<[Origin]>, default_origin: Option<Origin>) -> Self {
         Self {
             settings: Arc::new(Settings {
-                source,
+                owner: source.owner,
                 places: Places {
                     origins,
                     default_origin,
@@ -196,7 +196,7 @@ impl<S> BearerAuth<S> {
     #[inline]
     fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         if self.bearer.is_none() && self.pending.is_none() {
-            self.bearer = self.settings.source.shared.settled();
+            self.bearer = self.settings.owner.settled();
         }
         match self.bearer {
             Some(_) => Poll::Ready(true),
@@ -206,8 +206,8 @@ impl<S> BearerAuth<S> {
 
     #[cold]
     fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let source = &self.settings.source;
-        let begin = || Box::new(Pending::Waiting(Box::pin(source.clone().wait())));
+        let owner = &self.settings.owner;
+        let begin = || Box::new(Pending::Waiting(Box::pin(Arc::clone(owner).wait())));
         let pending = self.pending.get_or_insert_with(begin);
         if let Pending::Waiting(wait) = &mut **pending {
             match ready!(wait.as_mut().poll(cx)) {
@@ -224,18 +224,19 @@ impl<S> BearerAuth<S> {
     /// Inserts the header into a request that may carry the token.
     #[inline]
     fn authorize<B>(&mut self, request: &mut Request<B>) -> Result<Sent, TokenError> {
-        let Settings { source, places } = &*self.settings;
+        let Settings { owner, places } = &*self.settings;
         places.check(request.uri(), request.headers())?;
-        let bearer = match self.bearer.take() {
-            Some(bearer) if source.shared.is_settled(&bearer) => bearer,
-            last => unsettled(&source.shared, last.is_some(), self.pending.take())?,
+        let bearer = match (self.bearer.take(), self.pending.take().map(|it| *it)) {
+            (Some(bearer), _) if owner.is_settled(&bearer) => bearer,
+            (_, Some(Pending::Failed(error))) => return Err(error),
+            _ => owner.bearer().ok_or(Kind::Unready)?,
         };
         let deadline = DeadlineAt::of(request.extensions()).map(Instant::from_std);
         // `insert` replaces all earlier values: a server that receives two may read either.
         let header = bearer.token.header().clone();
         request.headers_mut().insert(AUTHORIZATION, header);
         Ok(Sent {
-            source: source.clone(),
+            owner: Arc::clone(owner),
             generation: bearer.generation,
             deadline,
         })
@@ -315,7 +316,7 @@ where
                     if let Poll::Ready(Ok(response)) = &polled
                         && Outcome::of_response(response) == Outcome::Accepted
                     {
-                        sent.source.shared.accept(sent.generation);
+                        sent.owner.accept(sent.generation);
                         return polled.map_err(Error::below);
                     }
                     let result = ready!(polled).map_err(Into::into);
@@ -356,9 +357,9 @@ impl Sent {
         };
         let generation = self.generation;
         let reported = match outcome {
-            Outcome::TokenRefused => self.source.report(|it, now| it.refused(generation, now)),
+            Outcome::TokenRefused => self.owner.report(|it, now| it.refused(generation, now)),
             Outcome::RoleMissing => self
-                .source
+                .owner
                 .report(|it, now| it.role_missing(generation, now)),
             Outcome::NoHeader => Err(Refresh::None),
             // Any other outcome shows nothing about the token.
@@ -369,42 +370,21 @@ impl Sent {
 
     /// Waits until the flight that replaces the token, or the time for it, has ended.
     async fn hold(self, outcome: Outcome, reported: Result<Option<u64>, Refresh>) -> Cause {
-        let shared = &self.source.shared;
+        let generation = self.generation;
+        if let Ok(flight) = reported {
+            let until = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
+            self.owner.ended(flight, LONGEST, until).await;
+        }
+        let (newest, is_untried) = self
+            .owner
+            .with(|it, _| (it.generation, it.is_untried(generation)));
         let refresh = match reported {
             Err(refresh) => refresh,
-            Ok(flight) => {
-                let longest = shared.now().steady + LONGEST;
-                let deadline = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
-                let until = deadline.map_or(longest, |it| it.min(longest));
-                drop(timeout_at(until, shared.ended(flight)).await);
-                let newest = shared.with(|state, _| state.generation());
-                if newest > self.generation {
-                    Refresh::Replaced
-                } else if shared.bearer().is_some() && outcome == Outcome::TokenRefused {
-                    Refresh::Requested
-                } else {
-                    Refresh::None
-                }
-            }
+            Ok(_) if newest > generation => Refresh::Replaced,
+            Ok(_) if outcome == Outcome::TokenRefused => Refresh::Requested,
+            Ok(_) => Refresh::None,
         };
-        let is_untried = shared.with(|state, _| state.is_untried(self.generation));
         refusal(outcome, refresh, is_untried)
-    }
-}
-
-/// Returns the token of a call whose service is not ready, or whose token is not settled.
-#[cold]
-fn unsettled(
-    shared: &Owner,
-    is_ready: bool,
-    pending: Option<Box<Pending>>,
-) -> Result<Arc<Bearer>, TokenError> {
-    match (pending.map(|it| *it), shared.bearer()) {
-        (Some(Pending::Failed(error)), _) => Err(error),
-        (Some(Pending::Waiting(_)), _) => Err(UNREADY.into()),
-        (None, Some(bearer)) => Ok(bearer),
-        (None, None) if is_ready => Err(EXPIRED.into()),
-        (None, None) => Err(UNREADY.into()),
     }
 }
 
@@ -419,10 +399,6 @@ fn refused<R>(result: Result<Response<R>, BoxError>, cause: Cause) -> Result<Res
     }
 }
 
-const EXPIRED: Kind =
-    Kind::Unready("the token expired between readiness and call; request not sent");
-const UNREADY: Kind =
-    Kind::Unready("the token layer was called before it was ready; request not sent");
 /// Longest time that a refusal is held: the default timeout of a token request.
 const LONGEST: Duration = Duration::from_secs(10);
 /// Time from the return of a held refusal to the deadline. Without it, the timer of a layer above

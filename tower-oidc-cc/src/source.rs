@@ -1,7 +1,6 @@
 //! The token source, a handle that layers, services and programs share, and its builder.
 
 use std::{
-    error::Error,
     fmt,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -10,20 +9,19 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use http_body::Body;
-use tokio::time::timeout_at;
 use tower_service::Service;
 use tower_tds_outcome::{Secrets, place};
 
 use crate::{
-    clock::{Clock, Timestamp},
+    clock::Clock,
     credentials::CredentialsProvider,
     endpoint::TokenEndpoint,
-    error::{Refresh, TokenError},
+    error::{BoxError, TokenError},
     reply::AccessToken,
     request::{Grant, TokenRequests, USER_AGENT, exchange},
-    state::{Bearer, Need, State},
+    state::State,
     store::{Store, TokenStore},
-    task::Owner,
+    task::{LOOK_EVERY, Owner},
 };
 
 /// Keeps one valid token for all clones of this handle.
@@ -119,7 +117,7 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct TokenSource {
-    pub(crate) shared: Arc<Owner>,
+    pub(crate) owner: Arc<Owner>,
 }
 
 /// Builds a [`TokenSource`].
@@ -163,6 +161,7 @@ impl TokenSource {
             settings: TokenRequests {
                 endpoint,
                 provider: credentials.into(),
+                secrets: Secrets::default(),
                 fields: Vec::new(),
                 headers: HeaderMap::from_iter([(header::USER_AGENT, USER_AGENT)]),
                 timeout: TIMEOUT,
@@ -206,7 +205,7 @@ impl TokenSource {
     ///
     /// Returns the same errors as [`ready`](Self::ready).
     pub async fn token(&self) -> Result<AccessToken, TokenError> {
-        let bearer = self.clone().wait().await?;
+        let bearer = Arc::clone(&self.owner).wait().await?;
         Ok(bearer.token.clone())
     }
 
@@ -216,9 +215,11 @@ impl TokenSource {
     /// [Refused tokens](Self#refused-tokens)), unless the token was replaced since or came from another
     /// source. A token that is older than two minutes counts as accepted before.
     pub fn invalidate(&self, token: &AccessToken) {
-        let current = self.shared.bearer();
+        let current = self.owner.bearer();
         if let Some(bearer) = current.filter(|it| it.token.header() == token.header()) {
-            self.report(|state, now| state.invalidated(bearer.generation, now))
+            let generation = bearer.generation;
+            self.owner
+                .report(|it, now| it.invalidated(generation, now))
                 .ok();
         }
     }
@@ -247,10 +248,9 @@ impl TokenSource {
     /// # let _ = shut_down;
     /// ```
     pub async fn idle(&self) {
-        while let Some(flight) = self.shared.in_flight() {
-            self.shared.drive();
-            let look = self.shared.now().steady + LOOK_EVERY;
-            drop(timeout_at(look, self.shared.ended(Some(flight))).await);
+        while let Some(flight) = self.owner.in_flight() {
+            self.owner.drive();
+            self.owner.ended(Some(flight), LOOK_EVERY, None).await;
         }
     }
 
@@ -260,7 +260,7 @@ impl TokenSource {
     /// Share them with layers that put texts of the same service into errors.
     #[must_use]
     pub fn secrets(&self) -> &Secrets {
-        self.shared.grant.settings.provider.secrets()
+        &self.owner.grant.settings.secrets
     }
 
     /// Returns the condition of the token, without waiting or requesting one.
@@ -281,49 +281,15 @@ impl TokenSource {
     /// ```
     #[must_use]
     pub fn health(&self) -> Health {
-        self.shared.with(|state, now| Health {
-            generation: state.generation(),
+        self.owner.with(|state, now| Health {
+            generation: state.generation,
             life_left: state
                 .in_use_at(now)
                 .map(|it| it.lifetime.expires_at.left_at(now)),
-            last_success: state.succeeded_at().map(|at| at.age_at(now)),
+            last_success: state.succeeded_at.map(|at| at.age_at(now)),
             last_error: state.last_error().cloned(),
-            endpoint: place(self.shared.grant.settings.endpoint.uri()),
+            endpoint: place(self.owner.grant.settings.endpoint.uri()),
         })
-    }
-}
-
-impl TokenSource {
-    /// Waits for a token that may be sent.
-    pub(crate) async fn wait(self) -> Result<Arc<Bearer>, TokenError> {
-        loop {
-            let (need, flight, now) = self.shared.with(|state, now| {
-                let need = state.need(now)?;
-                // The task that would begin the renewal may have ended with its runtime.
-                state.tick(now);
-                Ok::<_, TokenError>((need, state.in_flight(), now.steady))
-            })?;
-            self.shared.drive();
-            let until = match need {
-                Need::Send(bearer) => return Ok(bearer),
-                // The runtime that runs the flight may end.
-                Need::Wait(until) => until.unwrap_or_else(|| now + LOOK_EVERY),
-            };
-            // After a flight the state is read again: the caller may be polled long after its end.
-            drop(timeout_at(until, self.shared.ended(flight)).await);
-        }
-    }
-
-    /// Records that a call was refused, and returns the flight that replaces its token, if there is one.
-    pub(crate) fn report(
-        &self,
-        refused: impl FnOnce(&mut State, Timestamp) -> Result<(), Refresh>,
-    ) -> Result<Option<u64>, Refresh> {
-        let flight = self
-            .shared
-            .with(|state, now| refused(state, now).map(|()| state.in_flight()))?;
-        self.shared.drive();
-        Ok(flight)
     }
 }
 
@@ -423,18 +389,18 @@ impl TokenSourceBuilder {
     pub fn build<S, B, R>(self, client: S) -> TokenSource
     where
         S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
-        S::Error: Into<Box<dyn Error + Send + Sync>>,
+        S::Error: Into<BoxError>,
         S::Future: Send,
         B: From<Bytes> + 'static,
         R: Body + Send + 'static,
         R::Data: Send,
-        R::Error: Into<Box<dyn Error + Send + Sync>>,
+        R::Error: Into<BoxError>,
     {
         let clock = self.settings.clock.clone();
         let state = State::new(self.refresh_before, fastrand::f64);
-        let exchange = exchange(client, self.settings.provider.secrets().clone());
+        let exchange = exchange(client);
         TokenSource {
-            shared: Owner::new(state, Grant::new(exchange, self.settings), clock),
+            owner: Owner::new(state, Grant::new(exchange, self.settings), clock),
         }
     }
 }
@@ -448,5 +414,3 @@ impl fmt::Debug for TokenSourceBuilder {
 /// Default timeout of a token request. Keycloak 26.5.0 answers in 5 ms; ten seconds leave time for a TLS
 /// handshake with a few lost packets, and for a queue at the server.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Time after which a waiting caller looks whether the runtime of the flight has ended.
-const LOOK_EVERY: Duration = Duration::from_secs(1);

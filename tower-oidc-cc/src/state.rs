@@ -12,25 +12,22 @@
 //! is longer ago, so that both are tried in turn. A refused token is *dead* if it was accepted before, and *too young* if
 //! it never was. Either stays until a newer one is accepted: the 401 may have been an error.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-pub(crate) use self::lifetime::Lifetime;
-use self::throttle::{Backoff, Refreshes, Roles};
+use self::throttle::{Refreshes, Roles, backoff};
 use crate::{
     clock::Timestamp,
     error::{Kind, Refresh, TokenError},
-    reply::{AccessToken, Issued},
+    reply::{AccessToken, Issued, Lifetime},
 };
 
-mod lifetime;
 #[cfg(test)]
 mod tests;
 mod throttle;
 
 /// State of one token source.
-#[derive(Debug)]
 pub(crate) struct State {
     /// How long before its expiry a token is renewed, if that was set.
     refresh_before: Option<Duration>,
@@ -40,17 +37,16 @@ pub(crate) struct State {
     /// from which the newer one is sent.
     tokens: Vec<Kept>,
     /// Number of the newest token; zero before the first.
-    generation: u64,
+    pub(crate) generation: u64,
     in_flight: Option<Flight>,
     /// How many flights have begun.
     flights: u64,
     failure: Option<Failure>,
-    backoff: Backoff,
     refreshes: Refreshes,
     roles: Roles,
     /// When the last token came.
-    succeeded_at: Option<Timestamp>,
-    notices: Vec<Notice>,
+    pub(crate) succeeded_at: Option<Timestamp>,
+    pub(crate) notices: Vec<Notice>,
 }
 
 /// A token, and what the service has said of it.
@@ -77,7 +73,7 @@ pub(crate) struct Bearer {
 
 #[derive(Clone, Copy, Debug)]
 struct Flight {
-    reason: Trigger,
+    trigger: Trigger,
     began: Timestamp,
 }
 
@@ -85,6 +81,8 @@ struct Flight {
 #[derive(Debug)]
 struct Failure {
     error: TokenError,
+    /// Failures since the last success.
+    failures: u32,
     /// End of the backoff.
     until: Instant,
     at: Timestamp,
@@ -92,14 +90,8 @@ struct Failure {
     read_at: Timestamp,
 }
 
-/// Line for the log, emitted after the lock is released.
-#[derive(Debug)]
-pub(crate) enum Notice {
-    /// Generation, reason, remaining life, and whether this process requested the token.
-    Renewed(u64, Trigger, Duration, bool),
-    Failed(TokenError, Trigger),
-    Refused(u64),
-}
+/// Writes a line of the log, after the lock is released.
+pub(crate) type Notice = Box<dyn FnOnce() + Send>;
 
 /// Why a token is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,24 +114,6 @@ pub(crate) enum Need {
     Wait(Option<Instant>),
 }
 
-// === impl Notice ===
-
-impl Notice {
-    pub(crate) fn emit(self) {
-        match self {
-            Self::Renewed(generation, reason, life, is_own) => {
-                tracing::info!(generation, ?reason, ?life, is_own, "token renewed");
-            }
-            Self::Failed(error, reason) => {
-                tracing::warn!(%error, ?reason, "token request failed");
-            }
-            Self::Refused(generation) => {
-                tracing::warn!(generation, "the service refuses the token");
-            }
-        }
-    }
-}
-
 // === impl State ===
 
 impl State {
@@ -152,21 +126,11 @@ impl State {
             in_flight: None,
             flights: 0,
             failure: None,
-            backoff: Backoff::default(),
             refreshes: Refreshes::default(),
             roles: Roles::default(),
             succeeded_at: None,
             notices: Vec::new(),
         }
-    }
-
-    pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
-        mem::take(&mut self.notices)
-    }
-
-    /// Returns the number of the newest token; zero before the first.
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
     }
 
     /// Returns the number of the flight that has not ended.
@@ -206,18 +170,13 @@ impl State {
         self.failure.as_ref().map(|failure| &failure.error)
     }
 
-    /// Returns when the last token came.
-    pub(crate) fn succeeded_at(&self) -> Option<Timestamp> {
-        self.succeeded_at
-    }
-
     /// Decides on a call that needs a token. Without one, it begins a flight.
     pub(crate) fn need(&mut self, now: Timestamp) -> Result<Need, TokenError> {
         self.advance(now);
         let Some(pick) = self.pick_at(now) else {
             return self.request(now).map(|()| Need::Wait(None));
         };
-        let replacing = self.in_flight.filter(|it| it.reason == Trigger::Refused);
+        let replacing = self.in_flight.filter(|it| it.trigger == Trigger::Refused);
         let until = replacing.and_then(|flight| flight.began.checked_add(LONGEST_DELAY));
         Ok(
             match until.filter(|until| pick.is_refused() && !until.has_come_at(now)) {
@@ -245,9 +204,8 @@ impl State {
 
     /// Whether the credentials are read again, although the backoff after their refusal is not over.
     fn reads_again(&mut self, now: Timestamp) -> bool {
-        let is_first = self.backoff.failures() == 1;
         let failure = self.failure.as_mut().filter(|it| {
-            let is_far = is_first || it.at.age_at(now) >= REREFUSED;
+            let is_far = it.failures == 1 || it.at.age_at(now) >= REREFUSED;
             it.error.refused().is_some() && is_far && it.read_at.age_at(now) >= READ_EVERY
         });
         failure.map(|it| it.read_at = now).is_some()
@@ -260,9 +218,9 @@ impl State {
         failure.and_then(|it| it.error.refused())
     }
 
-    fn begin(&mut self, reason: Trigger, began: Timestamp) {
+    fn begin(&mut self, trigger: Trigger, began: Timestamp) {
         self.flights += 1;
-        self.in_flight = Some(Flight { reason, began });
+        self.in_flight = Some(Flight { trigger, began });
     }
 
     /// Begins the renewal if it is due. Otherwise it returns the time until something changes, if that is known.
@@ -300,25 +258,22 @@ impl State {
     pub(crate) fn fetched(&mut self, issued: Issued, now: Timestamp) {
         self.advance(now);
         let draw = (self.draw)();
-        let Issued {
-            token, sent, life, ..
-        } = issued;
-        let planned = Lifetime::plan_at(now, sent, life, self.refresh_before, draw);
-        let Some(lifetime) = planned else {
+        let Some(lifetime) = issued.lifetime_at(now, self.refresh_before, draw) else {
             let reason = "its token was expired on arrival, by the clock of this machine";
             return self.failed(&TokenError::new(Kind::Malformed(reason)), now);
         };
-        let reason = self.land();
-        self.failure = None;
-        self.backoff.succeed();
-        self.succeeded_at = Some(now);
-        if reason == Trigger::Refused {
-            self.refreshes.note_at(now);
+        if let Some(flight) = self.in_flight.filter(|it| it.trigger == Trigger::Refused) {
+            self.refreshes.note_at(flight.began);
         }
+        let trigger = self.land();
+        self.failure = None;
+        self.succeeded_at = Some(now);
         self.generation += 1;
-        let left = lifetime.expires_at.left_at(now);
-        let renewed = Notice::Renewed(self.generation, reason, left, issued.is_own);
-        self.notices.push(renewed);
+        let (generation, is_own) = (self.generation, issued.is_own);
+        let life = lifetime.expires_at.left_at(now);
+        self.notices.push(Box::new(move || {
+            tracing::info!(generation, ?trigger, ?life, is_own, "token renewed");
+        }));
         if self.tokens.len() > 1 {
             let dead = self.tokens.iter().position(|it| it.is_dead_at(now));
             let worst = dead.or_else(|| self.tokens.iter().rposition(Kept::is_refused));
@@ -326,7 +281,7 @@ impl State {
         }
         if let Some(older) = self.tokens.first_mut() {
             let is_replaced =
-                matches!(reason, Trigger::Refused | Trigger::Role) || older.is_refused();
+                matches!(trigger, Trigger::Refused | Trigger::Role) || older.is_refused();
             let lifetime = &mut Arc::make_mut(&mut older.bearer).lifetime;
             let share = if is_replaced { 0.0 } else { 0.5 };
             let rest = lifetime.expires_at.left_at(now).mul_f64(share);
@@ -334,12 +289,12 @@ impl State {
         }
         self.tokens.push(Kept {
             bearer: Arc::new(Bearer {
-                generation: self.generation,
-                token,
+                generation,
+                token: issued.token,
                 lifetime,
-                sent,
+                sent: issued.sent,
             }),
-            is_own: issued.is_own,
+            is_own,
             is_accepted: false,
             refusals: 0,
             refused_at: None,
@@ -348,24 +303,27 @@ impl State {
 
     /// Ends the flight with an error.
     pub(crate) fn failed(&mut self, error: &TokenError, now: Timestamp) {
-        let reason = self.land();
-        let hint = error.retry_after();
-        let wait = self.backoff.fail(error.is_brief(), hint, (self.draw)());
+        let trigger = self.land();
+        let failures = self.failure.as_ref().map_or(0, |it| it.failures);
+        let wait = backoff(failures, error, (self.draw)());
         let error = error.with_retry_after(wait);
-        self.notices.push(Notice::Failed(error.clone(), reason));
         self.failure = Some(Failure {
-            error,
+            error: error.clone(),
+            failures: failures.saturating_add(1),
             until: now.steady.checked_add(wait).unwrap_or(now.steady),
             at: now,
             read_at: now,
         });
+        self.notices.push(Box::new(move || {
+            tracing::warn!(%error, ?trigger, "token request failed");
+        }));
     }
 
     /// Ends the flight, and returns why it began. The credentials may still be those that were refused, so that no token
     /// was requested.
     pub(crate) fn land(&mut self) -> Trigger {
         let flight = self.in_flight.take();
-        flight.map_or(Trigger::Missing, |flight| flight.reason)
+        flight.map_or(Trigger::Missing, |flight| flight.trigger)
     }
 
     /// Records that a call with the token of this number was accepted.
@@ -398,7 +356,9 @@ impl State {
         token.refused_at = Some(now);
         let refusals = token.refusals;
         if refusals == 1 {
-            self.notices.push(Notice::Refused(generation));
+            self.notices.push(Box::new(move || {
+                tracing::warn!(generation, "the service refuses the token");
+            }));
         }
         if self.pick_at(now).is_some_and(|it| it.is_good_at(now)) {
             return Err(Refresh::Replaced);
@@ -409,7 +369,7 @@ impl State {
         // Two young tokens are enough, unless neither is ever accepted.
         let is_waiting = self.tokens.len() > 1 && !self.tokens.iter().any(|it| it.is_dead_at(now));
         let may_refresh = self.refreshes.allow_at(now, refusals, is_waiting);
-        if may_refresh && self.backoff_left_at(now).is_zero() {
+        if may_refresh && (self.backoff_left_at(now).is_zero() || self.reads_again(now)) {
             self.begin(Trigger::Refused, now);
             return Ok(());
         }

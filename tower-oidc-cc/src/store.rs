@@ -239,9 +239,8 @@ impl StoredToken {
 impl fmt::Debug for StoredToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoredToken")
-            .field("bytes", &"[redacted]")
             .field("expires_at", &self.expires_at)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,16 +1,17 @@
-//! The owner of the state: publishes the token that calls read, and runs the flights.
+//! The owner of the state: publishes the token that calls read, waits for one, and runs the flights.
 //!
 //! Callers and the task apply events to the state, which makes all decisions. Each step publishes its result: the token
 //! in the slot, and whether a flight has begun or ended. With a settled token, a call reads the slot and the wall
 //! clock, and takes no lock. Every other call waits for the end of its flight.
 
 use std::{
-    fmt,
+    fmt, mem,
     panic::AssertUnwindSafe,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use arc_swap::ArcSwapOption;
@@ -19,14 +20,14 @@ use tokio::{
     runtime::Handle,
     sync::{Notify, futures::Notified},
     task::JoinHandle,
-    time::timeout_at,
+    time::{Instant, timeout_at},
 };
 
 use crate::{
     clock::{Clock, Timestamp},
-    error::{Kind, TokenError},
+    error::{Kind, Refresh, TokenError},
     request::Grant,
-    state::{Bearer, Notice, State},
+    state::{Bearer, Need, State},
 };
 
 pub(crate) struct Owner {
@@ -99,15 +100,45 @@ impl Owner {
         self.lock().state.in_flight()
     }
 
-    /// Waits until this flight has ended.
-    pub(crate) async fn ended(&self, flight: Option<u64>) {
+    /// Waits for a token that may be sent.
+    pub(crate) async fn wait(self: Arc<Self>) -> Result<Arc<Bearer>, TokenError> {
+        loop {
+            let (need, flight) = self.with(|state, now| {
+                let need = state.need(now)?;
+                // The task that would begin the renewal may have ended with its runtime.
+                state.tick(now);
+                Ok::<_, TokenError>((need, state.in_flight()))
+            })?;
+            self.drive();
+            match need {
+                Need::Send(bearer) => return Ok(bearer),
+                // After a flight the state is read again: the caller may be polled long after its end.
+                Need::Wait(until) => self.ended(flight, LOOK_EVERY, until).await,
+            }
+        }
+    }
+
+    /// Records that a call was refused, and returns the flight that replaces its token, if there is one.
+    pub(crate) fn report(
+        self: &Arc<Self>,
+        refused: impl FnOnce(&mut State, Timestamp) -> Result<(), Refresh>,
+    ) -> Result<Option<u64>, Refresh> {
+        let report = |state: &mut State, now| refused(state, now).map(|()| state.in_flight());
+        let flight = self.with(report)?;
+        self.drive();
+        Ok(flight)
+    }
+
+    /// Waits until this flight has ended, for so long at most, and until the instant at most.
+    pub(crate) async fn ended(&self, flight: Option<u64>, most: Duration, until: Option<Instant>) {
+        let latest = self.clock.now().steady + most;
+        let until = until.map_or(latest, |it| it.min(latest));
         loop {
             // Created before the state is read, so that no end is missed between the two.
             let changed = self.changed.notified();
-            if self.in_flight() != flight {
+            if self.in_flight() != flight || timeout_at(until, changed).await.is_err() {
                 return;
             }
-            changed.await;
         }
     }
 
@@ -131,13 +162,13 @@ impl Owner {
         self.slot.store(state.in_use_at(now).cloned());
         let settled = state.settled_at(now).unwrap_or(0);
         self.settled.store(settled, Ordering::Relaxed);
-        let notices = state.take_notices();
+        let notices = mem::take(&mut state.notices);
         let has_changed = state.in_flight() != before;
         drop(locked);
         if has_changed {
             self.changed.notify_waiters();
         }
-        notices.into_iter().for_each(Notice::emit);
+        notices.into_iter().for_each(|notice| notice());
         done
     }
 
@@ -173,10 +204,6 @@ impl Owner {
         Some(())
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
     /// Locks the state. Poison is ignored, because a panic under the lock leaves the state consistent.
     fn lock(&self) -> MutexGuard<'_, Locked> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
@@ -202,5 +229,7 @@ async fn run(shared: Weak<Owner>, changed: Arc<Notify>) {
     while Owner::step(&shared, changed.notified()).await.is_some() {}
 }
 
+/// Time after which a waiting caller looks whether the runtime of the flight has ended.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 const PANICKED: &str =
     "the HTTP client, the token store or the provider panicked: read what the panic hook printed";

@@ -402,7 +402,7 @@ impl Builder {
         let unusable = |error| BuildError::because("the authentication URL is not usable", error);
         let endpoint = self.endpoint().map_err(unusable)?;
 
-        let secrets = self.credentials.secrets().clone();
+        let mut passwords = Vec::new();
         let data = self.limits.limiter();
         let first = data.first_in_line();
         let longest_turn = longest_turn(data.limits());
@@ -425,9 +425,7 @@ impl Builder {
                     let proxy = proxy
                         .map_err(|error| BuildError::because("the proxy is not usable", error))?;
                     *is_direct = proxy.is_none();
-                    if let Some(password) = proxy.as_ref().and_then(Intercept::basic_auth) {
-                        secrets.add_authorization(password);
-                    }
+                    passwords.extend(proxy.as_ref().and_then(Intercept::basic_auth).cloned());
                 }
                 clients(data, host, are_direct, |limiter| {
                     connector(limiter, self.schemes, tls.clone(), self.proxies.clone())
@@ -453,6 +451,9 @@ impl Builder {
             .header(header::USER_AGENT, USER_AGENT)
             .timeout(longest);
         let tokens = (self.renewal)(tokens).build(token_http);
+        passwords
+            .iter()
+            .for_each(|it| tokens.secrets().add_authorization(it));
         let mut retry = self.retry;
         if let Some(name) = &self.name {
             retry = retry.name(Arc::clone(name));

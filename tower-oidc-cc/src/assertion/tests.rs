@@ -66,14 +66,12 @@ fn assertion_names_client_and_endpoint_and_expires_in_half_a_minute() {
 
     let assertion = assertion
         .key_id("2026-11")
-        .x5t_s256("sha-256")
         .audience("https://sso.example.com");
     let signed = assertion
         .sign_at(UNIX_EPOCH.checked_add(NOW).unwrap(), "client", ENDPOINT)
         .unwrap();
     let header = decode_header(signed.as_bytes()).unwrap();
     assert_eq!(header.kid.as_deref(), Some("2026-11"));
-    assert_eq!(header.x5t_s256.as_deref(), Some("sha-256"));
     let claims = seen(&assertion, Algorithm::RS256, &rsa_public());
     assert_eq!(claims.aud, "https://sso.example.com");
     // And the key is not shown.

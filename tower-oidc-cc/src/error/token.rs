@@ -46,7 +46,7 @@ pub(crate) enum Kind {
     /// The provider has no credentials.
     NoCredentials,
     /// There was no token at the time of the call, although one may come.
-    Unready(&'static str),
+    Unready,
     /// The request may not carry the token; what is wrong, and the next step.
     Foreign(&'static str, &'static str),
 }
@@ -167,7 +167,7 @@ impl TokenError {
     /// The time counts from the `poll_ready` before the call.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        let is_local = matches!(self.0.kind, Kind::Unready(_));
+        let is_local = self.0.kind == Kind::Unready;
         self.0.cause.wait.or(is_local.then_some(Duration::ZERO))
     }
 
@@ -251,7 +251,8 @@ impl Kind {
                 format!("the token of {subject} cannot be sent as a bearer token: {what}").into()
             }
             Self::NoCredentials => "there are no credentials for a token request".into(),
-            Self::Unready(what) | Self::Foreign(what, _) => what.into(),
+            Self::Unready => UNREADY.into(),
+            Self::Foreign(what, _) => what.into(),
         }
     }
 
@@ -283,7 +284,7 @@ impl Kind {
             Self::Malformed(_) => (true, "try later, and check the address"),
             Self::Unusable(_) => (false, "set the client to bearer tokens at the server"),
             Self::NoCredentials => (false, "correct the source of the credentials"),
-            Self::Unready(_) => (
+            Self::Unready => (
                 true,
                 "call it by `oneshot`, or await `ready` before each call, also on a clone",
             ),
@@ -300,3 +301,4 @@ fn root(error: &(dyn Error + 'static), secrets: &Secrets) -> String {
 
 const ENDPOINT: &str = "the token endpoint";
 const DOCUMENT: &str = "the discovery document";
+const UNREADY: &str = "the token layer was called before it was ready, or its token has expired since; request not sent";

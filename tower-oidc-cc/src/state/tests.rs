@@ -18,7 +18,7 @@ pub(super) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-pub(super) fn start() -> Timestamp {
+fn start() -> Timestamp {
     Timestamp {
         steady: Instant::now(),
         wall: SystemTime::UNIX_EPOCH + secs(1_000_000_000),
@@ -79,7 +79,7 @@ proptest! {
         let mut expiries: Vec<Timestamp> = Vec::new();
         for (wait, step) in steps {
             now = now.checked_add(secs(wait)).unwrap();
-            let (generation, flight) = (state.generation(), state.in_flight());
+            let (generation, flight) = (state.generation, state.in_flight());
             let had = state.in_use_at(now).is_some();
             let has = |at: &Timestamp| !at.has_come_at(now);
             prop_assert!(!had || expiries.iter().any(has));
@@ -100,7 +100,7 @@ proptest! {
                 Step::Succeed(life) if flight.is_some() => {
                     let before = in_use(&state, now);
                     state.fetched(token(now, life), now);
-                    prop_assert_eq!(state.generation(), generation + 1);
+                    prop_assert_eq!(state.generation, generation + 1);
                     let after = in_use(&state, now);
                     // A refused one may make room, even if its turn had come again.
                     prop_assert!(after == before || after == generation + 1 || had);

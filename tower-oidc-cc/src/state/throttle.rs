@@ -7,22 +7,16 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use crate::clock::Timestamp;
+use crate::{clock::Timestamp, error::TokenError};
 
 #[cfg(test)]
 mod tests;
-
-/// Counts the failures since the last success.
-#[derive(Debug, Default)]
-pub(crate) struct Backoff {
-    failures: u32,
-}
 
 /// Counts the refreshes after refusals: at most 16 in any hour. Four are at once, and the rest is spread over what is left
 /// of the hour, so that tokens which die every 225 s or later are all replaced, and no gap is longer than five minutes.
 #[derive(Debug, Default)]
 pub(crate) struct Refreshes {
-    /// Those of the last hour that brought a token; a failed one is repeated at its backoff.
+    /// When those of the last hour began that brought a token; a failed one is repeated at its backoff.
     past: VecDeque<Timestamp>,
     /// The last one, unless a token was accepted after refusals since: then it replaced no dead token, and delays none.
     last: Option<Timestamp>,
@@ -36,37 +30,6 @@ pub(crate) struct Roles {
     /// Number of the last token that lacked a role; zero before the first.
     lacked_by: u64,
     wait: Duration,
-}
-
-// === impl Backoff ===
-
-impl Backoff {
-    /// Records a failure and returns the wait that follows it.
-    ///
-    /// After a transient failure the backoff has full jitter, which spreads many clients fastest (AWS Architecture
-    /// Blog, "Exponential Backoff And Jitter", 2015). Any other failure needs a change by a person, and its backoff is
-    /// one to two minutes. The wait is never shorter than the server's `Retry-After` (`hint`), up to [`HINT_CAP`].
-    /// `draw` is in `0.0..1.0`.
-    pub(crate) fn fail(&mut self, transient: bool, hint: Option<Duration>, draw: f64) -> Duration {
-        let ceiling = BASE
-            .saturating_mul(2_u32.saturating_pow(self.failures))
-            .min(CAP);
-        self.failures += 1;
-        let own = if transient {
-            ceiling.mul_f64(draw)
-        } else {
-            REFUSED.mul_f64(1.0 - 0.5 * draw)
-        };
-        own.max(hint.unwrap_or_default().min(HINT_CAP))
-    }
-
-    pub(crate) fn failures(&self) -> u32 {
-        self.failures
-    }
-
-    pub(crate) fn succeed(&mut self) {
-        self.failures = 0;
-    }
 }
 
 // === impl Refreshes ===
@@ -92,10 +55,10 @@ impl Refreshes {
         refusals > self.tolerated && spread.is_some_and(is_due)
     }
 
-    /// Records that a refresh has brought a token.
-    pub(crate) fn note_at(&mut self, now: Timestamp) {
-        self.past.push_back(now);
-        self.last = Some(now);
+    /// Records that a refresh which began then has brought a token.
+    pub(crate) fn note_at(&mut self, began: Timestamp) {
+        self.past.push_back(began);
+        self.last = Some(began);
     }
 
     /// Records that a token was accepted after this many refusals.
@@ -122,6 +85,21 @@ impl Roles {
         }
         self.wait
     }
+}
+
+/// Returns the wait after an error, the first one after so many failures in a row.
+///
+/// After a transient failure the backoff has full jitter, which spreads many clients fastest (AWS Architecture
+/// Blog, "Exponential Backoff And Jitter", 2015). Any other failure needs a change by a person, and its backoff is
+/// one to two minutes. The wait is never shorter than the server's `Retry-After`, up to [`HINT_CAP`]. `draw` is in
+/// `0.0..1.0`.
+pub(crate) fn backoff(failures: u32, error: &TokenError, draw: f64) -> Duration {
+    let ceiling = BASE.saturating_mul(2_u32.saturating_pow(failures)).min(CAP);
+    let own = match error.is_brief() {
+        true => ceiling.mul_f64(draw),
+        false => REFUSED.mul_f64(1.0 - 0.5 * draw),
+    };
+    own.max(error.retry_after().unwrap_or_default().min(HINT_CAP))
 }
 
 /// Longest first backoff. One token request costs Keycloak 5 ms of one core (measured on 26.5.0, 2

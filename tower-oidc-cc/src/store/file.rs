@@ -111,9 +111,8 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         file => file?,
     };
     check_mode(&file.metadata()?)?;
-    let mut bytes = Vec::with_capacity(LARGEST);
-    let limit = u64::try_from(LARGEST).unwrap_or(u64::MAX);
-    file.take(limit).read_to_end(&mut bytes)?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes)?;
     Ok(Some(bytes))
 }
 
@@ -173,4 +172,4 @@ fn private(path: &Path, new: bool) -> io::Result<fs::File> {
 /// Time between two looks while it is the turn of another process.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Largest file that is read: a token of 64 KiB in its entry.
-const LARGEST: usize = 128 * 1024;
+const LARGEST: u64 = 128 * 1024;

@@ -21,6 +21,7 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Data {
     layer: BearerAuthLayer,
+    pub(crate) tokens: TokenSource,
     client: Http,
     uri: String,
     seen: Arc<Mutex<HashSet<HeaderValue>>>,
@@ -36,16 +37,21 @@ impl Data {
         test: &str,
         credentials: impl Into<CredentialsProvider>,
     ) -> Self {
-        let client = wire::client();
         let tokens = TokenSource::builder(keycloak.endpoint(test), credentials)
             // The server gives user information only to tokens with this scope.
             .scope("openid")
-            .build(client.clone());
-        let origin = Origin::from_uri(&keycloak.origin().parse().unwrap()).unwrap();
+            .build(wire::client());
+        Self::of(tokens, keycloak.place(&format!("{DATA}?test={test}")))
+    }
+
+    /// The data at this address.
+    pub(crate) fn of(tokens: TokenSource, uri: String) -> Self {
+        let origin = Origin::from_uri(&uri.parse().unwrap()).unwrap();
         Self {
-            layer: BearerAuthLayer::new(tokens, [origin]),
-            client,
-            uri: keycloak.place(&format!("{DATA}?test={test}")),
+            layer: BearerAuthLayer::new(tokens.clone(), [origin]),
+            tokens,
+            client: wire::client(),
+            uri,
             seen: Arc::default(),
         }
     }

@@ -13,12 +13,12 @@
 )]
 
 mod admin;
-mod data;
+pub(crate) mod data;
 mod drift;
 mod load;
 mod log;
 mod methods;
 mod realm;
 mod server;
-mod trouble;
+pub(crate) mod trouble;
 pub(crate) mod wire;

@@ -28,7 +28,7 @@ fn load(data: &Data) -> Load<Failed> {
 }
 
 /// Calls that the server answers, each resent once if its token is refused.
-fn load_again(data: &Data) -> Load<String> {
+pub(crate) fn load_again(data: &Data) -> Load<String> {
     let data = data.clone();
     Load::start(move || {
         let data = data.clone();
@@ -41,7 +41,7 @@ fn load_again(data: &Data) -> Load<String> {
     })
 }
 
-fn token_error(failure: Failed) -> TokenError {
+pub(crate) fn token_error(failure: Failed) -> TokenError {
     failure
         .token()
         .cloned()

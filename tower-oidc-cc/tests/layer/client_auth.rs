@@ -2,19 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::{
-    collections::BTreeSet,
-    convert::Infallible,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt as _, Full};
+use http::Request;
+use http_body_util::Full;
 use tds_sim::{Config, Sim};
-use tokio::time::advance;
+use tokio::time::sleep;
 use tower_oidc_cc::{Assertion, Credentials, TokenEndpoint, TokenSource};
+
+use crate::layer::support::{Endpoint, endpoint::Reply, secs};
 
 fn tokens(sim: &Sim, credentials: Credentials, scope: &str) -> TokenSource {
     let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect").unwrap();
@@ -43,29 +40,20 @@ async fn a_secret_gets_a_token_by_form_and_by_header_and_no_other_method_is_trie
 
 #[tokio::test(start_paused = true)]
 async fn each_attempt_sends_a_new_assertion() {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let sent = Arc::clone(&seen);
-    let client = tower::service_fn(move |request: Request<Full<Bytes>>| {
-        let sent = Arc::clone(&sent);
-        async move {
-            let form = request.into_body().collect().await?.to_bytes();
-            let mut fields = form_urlencoded::parse(&form).into_owned();
-            let statement = fields.find(|(name, _)| name == "client_assertion");
-            sent.lock().unwrap().push(statement.unwrap().1);
-            let reply = r#"{"access_token":"t","token_type":"Bearer","expires_in":5}"#;
-            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(reply)))
-        }
-    });
     let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
     let assertion = Assertion::from_pem(key.as_bytes()).unwrap();
     let credentials = Credentials::private_key_jwt("client", assertion).unwrap();
-    let endpoint = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect").unwrap();
-    let tokens = TokenSource::builder(endpoint, credentials).build(client);
+    let uri = TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect").unwrap();
+    let endpoint = Endpoint::always(Reply::token(5));
+    let tokens = TokenSource::builder(uri, credentials).build(endpoint.clone());
     for _ in 0..3 {
         tokens.ready().await.unwrap();
-        advance(Duration::from_secs(5)).await;
+        sleep(secs(5)).await;
     }
-    let seen = seen.lock().unwrap().clone();
-    let different: BTreeSet<_> = seen.iter().collect();
-    assert!(seen.len() >= 3 && different.len() == seen.len(), "{seen:?}");
+    let forms = endpoint.posts().into_iter().map(|it| it.body);
+    let different = forms.collect::<BTreeSet<_>>().len();
+    assert!(
+        different >= 3 && different == endpoint.count(),
+        "{different}"
+    );
 }

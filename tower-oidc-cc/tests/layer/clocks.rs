@@ -5,54 +5,30 @@ use crate::layer::support;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicUsize, Ordering},
+        atomic::{AtomicI64, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
-use support::{DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, secs, settle};
+use support::{DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, secs, settle, wall};
 use tokio::time::{Instant, advance, sleep};
 use tower::{Layer, ServiceExt};
 use tower_oidc_cc::TokenSource;
 
 /// A wall clock that moves with the steady clock until it is set.
-#[derive(Clone)]
-struct Wall {
-    start: Instant,
-    offset: Arc<AtomicI64>,
-    reads: Arc<AtomicUsize>,
-}
+#[derive(Clone, Default)]
+struct Wall(Arc<AtomicI64>);
 
 impl Wall {
-    fn new() -> Self {
-        Self {
-            start: Instant::now(),
-            offset: Arc::default(),
-            reads: Arc::default(),
-        }
-    }
-
     /// Moves only this clock, like a suspension or an administrator.
     fn step(&self, secs: i64) {
-        self.offset.fetch_add(secs, Ordering::SeqCst);
-    }
-
-    fn now(&self) -> SystemTime {
-        self.reads.fetch_add(1, Ordering::SeqCst);
-        let now = SystemTime::UNIX_EPOCH + secs(2_000_000_000) + self.start.elapsed();
-        let offset = self.offset.load(Ordering::SeqCst);
-        if offset < 0 {
-            now - secs(offset.unsigned_abs())
-        } else {
-            now + secs(offset.unsigned_abs())
-        }
+        self.0.fetch_add(secs, Ordering::SeqCst);
     }
 
     fn tokens(&self, endpoint: &Endpoint) -> TokenSource {
-        let wall = self.clone();
-        builder()
-            .wall_clock(move || wall.now())
-            .build(endpoint.clone())
+        let offset = Arc::clone(&self.0);
+        let now = move || wall(offset.load(Ordering::SeqCst))();
+        builder().wall_clock(now).build(endpoint.clone())
     }
 }
 
@@ -63,7 +39,7 @@ const STEP: Duration = Duration::from_secs(5);
 
 #[tokio::test(start_paused = true)]
 async fn call_after_a_suspension_requests_a_new_token_first() {
-    let wall = Wall::new();
+    let wall = Wall::default();
     let endpoint = Endpoint::always(Reply::token(4 * 3_600));
     let service = layer(&wall.tokens(&endpoint)).layer(echo());
     drop(service.clone().oneshot(get(DATA)).await.unwrap());
@@ -78,7 +54,7 @@ async fn call_after_a_suspension_requests_a_new_token_first() {
 #[tokio::test(start_paused = true)]
 async fn wall_clock_step_of_a_day_costs_at_most_one_request() {
     for step in [DAY, -DAY] {
-        let wall = Wall::new();
+        let wall = Wall::default();
         let endpoint = Endpoint::always(Reply::token(3_600));
         let service = layer(&wall.tokens(&endpoint)).layer(echo());
         let start = Instant::now();
@@ -100,7 +76,7 @@ async fn wall_clock_step_of_a_day_costs_at_most_one_request() {
 
 #[tokio::test(start_paused = true)]
 async fn token_expires_by_steady_clock_when_wall_clock_lags() {
-    let wall = Wall::new();
+    let wall = Wall::default();
     let endpoint = Endpoint::scripted([Reply::token(100)]);
     endpoint.set(Reply::hang());
     let service = layer(&wall.tokens(&endpoint)).layer(echo());

@@ -3,21 +3,17 @@
 use crate::layer::support;
 
 use support::{
-    DATA, Endpoint, echo, endpoint::Reply, get, layer, poll_once, probe::Probe, secs, settle,
-    tokens,
+    DATA, Endpoint, at_once, echo, endpoint::Reply, get, layer, poll_once, probe::Probe, secs,
+    settle, tokens,
 };
-use tokio::{runtime, task::JoinSet};
+use tokio::runtime;
 use tower::{Layer, ServiceExt};
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_cold_calls_make_one_request() {
     let endpoint = Endpoint::always(Reply::token(86_400).after(secs(1)));
     let service = layer(&tokens(&endpoint)).layer(echo());
-    let mut calls = JoinSet::new();
-    for _ in 0..1_000 {
-        calls.spawn(service.clone().oneshot(get(DATA)));
-    }
-    for response in calls.join_all().await {
+    for response in at_once(&service, 1_000).await {
         assert_eq!(response.unwrap().into_body(), "Bearer canary-token-1");
     }
     assert_eq!(endpoint.count(), 1);
@@ -28,11 +24,7 @@ async fn callers_on_many_threads_make_one_request() {
     for _ in 0..20 {
         let endpoint = Endpoint::default();
         let service = layer(&tokens(&endpoint)).layer(echo());
-        let mut calls = JoinSet::new();
-        for _ in 0..200 {
-            calls.spawn(service.clone().oneshot(get(DATA)));
-        }
-        for response in calls.join_all().await {
+        for response in at_once(&service, 200).await {
             assert_eq!(response.unwrap().into_body(), "Bearer canary-token-1");
         }
         assert_eq!(endpoint.count(), 1);
@@ -43,11 +35,7 @@ async fn callers_on_many_threads_make_one_request() {
 async fn every_waiter_of_a_failed_flight_gets_its_error() {
     let endpoint = Endpoint::always(Reply::refusal().after(secs(1)));
     let service = layer(&tokens(&endpoint)).layer(echo());
-    let mut calls = JoinSet::new();
-    for _ in 0..100 {
-        calls.spawn(service.clone().oneshot(get(DATA)));
-    }
-    for response in calls.join_all().await {
+    for response in at_once(&service, 100).await {
         let error = support::token_error(response.unwrap_err());
         assert_eq!(error.oauth_error(), Some("unauthorized_client"));
         assert!(error.retry_after().unwrap() >= secs(60));

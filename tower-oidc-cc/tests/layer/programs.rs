@@ -12,6 +12,7 @@ use tonic::{Status, metadata::MetadataValue, service::interceptor::InterceptedSe
 use tower::{Layer, ServiceExt};
 use tower_oidc_cc::{
     BearerAuthLayer, Credentials, FileStore, Origin, Outcome, TokenEndpoint, TokenSource,
+    TokenSourceBuilder,
 };
 
 use crate::layer::{providers::Dir, support::is_worth_a_resend};
@@ -24,12 +25,14 @@ pub(crate) fn http() -> Http {
 
 async fn started() -> (Server, TokenSource) {
     let server = Server::start(Config::default()).await.unwrap();
+    let source = builder(&server).build(http());
+    (server, source)
+}
+
+fn builder(server: &Server) -> TokenSourceBuilder {
     let endpoint = TokenEndpoint::keycloak(server.auth_url(), "ServiceConnect").unwrap();
     let credentials = Credentials::new(server.client_id(), server.client_secret()).unwrap();
-    (
-        server,
-        TokenSource::builder(endpoint, credentials).build(http()),
-    )
+    TokenSource::builder(endpoint, credentials)
 }
 
 fn data(server: &Server) -> Uri {
@@ -99,13 +102,9 @@ async fn layer_works_below_generated_tonic_clients() {
     served(&server);
 }
 
-fn stored(server: &Server, dir: &Dir, secret: &str) -> TokenSource {
-    let endpoint = TokenEndpoint::keycloak(server.auth_url(), "ServiceConnect").unwrap();
-    let credentials = Credentials::new(server.client_id(), secret).unwrap();
+fn stored(server: &Server, dir: &Dir) -> TokenSource {
     let store = FileStore::new(dir.0.join("token.json"));
-    TokenSource::builder(endpoint, credentials)
-        .store(store)
-        .build(http())
+    builder(server).store(store).build(http())
 }
 
 /// The simulator tells the reason in its body, which this layer does not read.
@@ -125,10 +124,7 @@ async fn a_role_that_was_granted_between_two_programs_is_seen_by_the_second() {
     let mut config = Config::default();
     config.roles = vec!["history".into()];
     let (server, dir) = (Server::start(config).await.unwrap(), Dir::new("role"));
-    stored(&server, &dir, server.client_secret())
-        .ready()
-        .await
-        .unwrap();
+    stored(&server, &dir).ready().await.unwrap();
     server.set_roles(server.client_id(), ["live"]).unwrap();
     for (minutes, status, posts) in [(4, 401, 1), (6, 200, 2)] {
         // As if the first program had run this long ago.
@@ -140,7 +136,7 @@ async fn a_role_that_was_granted_between_two_programs_is_seen_by_the_second() {
         entry["issued"] = (now - minutes * 60_000).into();
         std::fs::write(&file, entry.to_string()).unwrap();
 
-        let source = stored(&server, &dir, server.client_secret());
+        let source = stored(&server, &dir);
         let layer = BearerAuthLayer::new(source, [origin(&server)]);
         let get = || Request::get(data(&server)).body(Full::default()).unwrap();
         let service = layer.layer(http().map_response(role));
@@ -161,7 +157,7 @@ async fn twenty_programs_with_one_file_replace_a_revoked_token_by_one_request() 
     let mut programs = JoinSet::new();
     let together = std::sync::Arc::new(tokio::sync::Barrier::new(21));
     for _ in 0..20 {
-        let source = stored(&server, &dir, server.client_secret());
+        let source = stored(&server, &dir);
         let service = BearerAuthLayer::new(source, [origin(&server)]).layer(http());
         let (uri, together) = (data(&server), std::sync::Arc::clone(&together));
         programs.spawn(async move {

@@ -13,8 +13,10 @@ use std::{
     },
 };
 
-use support::{Endpoint, endpoint::Reply, secs};
+use http::StatusCode;
+use support::{Again, DATA, Endpoint, dead, endpoint::Reply, gateway, get, layer, number, secs};
 use tokio::time::{Instant, sleep};
+use tower::{Layer as _, ServiceExt as _};
 use tower_oidc_cc::{Credentials, CredentialsProvider, TokenEndpoint, TokenSource};
 
 fn tokens(provider: impl Into<CredentialsProvider>, endpoint: &Endpoint) -> TokenSource {
@@ -161,23 +163,34 @@ async fn hung_provider_times_out_and_later_calls_recover() {
     tokens.ready().await.unwrap();
 }
 
+/// Also for a program that has a token, which the service refuses.
 #[tokio::test(start_paused = true)]
 async fn a_rotated_secret_ends_the_backoff_after_a_refusal_within_seconds() {
-    let secret = Arc::new(Mutex::new("old".to_owned()));
-    let endpoint = Endpoint::scripted([Reply::refusal()]);
-    let tokens = tokens(vault(&secret), &endpoint);
-    for _ in 0..30 {
-        assert!(tokens.ready().await.is_err());
-        sleep(secs(1)).await;
+    for has_token in [false, true] {
+        let secret = Arc::new(Mutex::new("old".to_owned()));
+        let script = has_token.then(Reply::default).into_iter();
+        let endpoint = Endpoint::scripted(script.chain([Reply::refusal()]));
+        let dies = move |token: &str| has_token && number(token) == 1;
+        let below = gateway(move |token, _| dies(token).then(dead));
+        let service = Again(layer(&tokens(vault(&secret), &endpoint)).layer(below));
+        let served = async || {
+            let called = service.clone().oneshot(get(DATA)).await;
+            called.is_ok_and(|it| it.status() == StatusCode::OK)
+        };
+        for _ in 0..30 {
+            assert!(!served().await);
+            sleep(secs(1)).await;
+        }
+        let old = vec!["old"; 1 + usize::from(has_token)];
+        assert_eq!(secrets(&endpoint), old, "the same secret is not sent again");
+        *secret.lock().unwrap() = "new".into();
+        let start = Instant::now();
+        while !served().await {
+            sleep(secs(1)).await;
+        }
+        assert!(start.elapsed() <= secs(6), "{:?}", start.elapsed());
+        assert_eq!(secrets(&endpoint), [old, vec!["new"]].concat());
     }
-    assert_eq!(endpoint.count(), 1, "the same secret is not sent again");
-    *secret.lock().unwrap() = "new".into();
-    let start = Instant::now();
-    while tokens.ready().await.is_err() {
-        sleep(secs(1)).await;
-    }
-    assert!(start.elapsed() <= secs(6), "{:?}", start.elapsed());
-    assert_eq!(secrets(&endpoint), ["old", "new"]);
 }
 
 #[tokio::test(start_paused = true)]

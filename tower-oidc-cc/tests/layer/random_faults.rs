@@ -4,13 +4,16 @@
 
 use crate::layer::support;
 
-use std::convert::Infallible;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use http::{Request, Response, StatusCode};
+use http::StatusCode;
 use proptest::prelude::*;
-use support::{Body, DATA, Endpoint, HOUR, builder, dead, endpoint::Reply, get, layer, secs, seen};
+use support::{DATA, Endpoint, HOUR, builder, dead, endpoint::Reply, gateway, get, layer, secs};
 use tokio::time::{Instant, sleep};
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, ServiceExt};
 
 fn reply() -> impl Strategy<Value = Reply> {
     prop_oneof![
@@ -49,24 +52,15 @@ fn day(script: Vec<Reply>, before: Option<u64>, dead_every: usize) {
             None => builder(),
         };
         let tokens = builder.build(endpoint.clone());
-        let mut number = 0_usize;
-        let issued = endpoint.clone();
-        let service = layer(&tokens).layer(service_fn(move |request: Request<Body>| {
-            number += 1;
-            let token = seen(&request);
+        let (calls, issued) = (Arc::new(AtomicUsize::new(1)), endpoint.clone());
+        let service = layer(&tokens).layer(gateway(move |token, _| {
             // Compared with the expiry at the endpoint. The contract: "when the time since issue
             // exceeds expires_in, the token is no longer valid".
             let expires_at = issued.expiry(token.trim_start_matches("Bearer "));
             let late = Instant::now().saturating_duration_since(expires_at);
             assert!(late.is_zero(), "{token} has expired by {late:?}");
-            let refused = number.is_multiple_of(dead_every);
-            async move {
-                Ok::<_, Infallible>(if refused {
-                    dead()
-                } else {
-                    Response::new(token)
-                })
-            }
+            let call = calls.fetch_add(1, Ordering::SeqCst);
+            call.is_multiple_of(dead_every).then(dead)
         }));
         let start = Instant::now();
         while start.elapsed() < secs(24 * HOUR) {

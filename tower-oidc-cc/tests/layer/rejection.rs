@@ -8,30 +8,23 @@ use std::{
     convert::Infallible,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use http::{Request, Response, StatusCode};
 use support::{
-    Again, Body, DATA, DAY, Endpoint, HOUR, builder, dead, empty, endpoint::Reply, get, layer,
-    secs, seen, settle, tokens, unauthorized,
+    Again, Body, DATA, DAY, Data, Endpoint, HOUR, at_once, bare, builder, dead, endpoint::Reply,
+    gateway, get, layer, number, refused, secs, seen, settle, tokens, unauthorized,
 };
 use tokio::{
     sync::Barrier,
     task::JoinSet,
     time::{Instant, advance, sleep},
 };
-use tower::{BoxError, Layer, Service, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
+use tower::{BoxError, Layer, ServiceExt, limit::GlobalConcurrencyLimitLayer, service_fn};
 use tower_oidc_cc::{Cause, DeadlineAt, Outcome};
-
-/// The 401 of a service with this body.
-fn bare(body: &str) -> Response<String> {
-    let mut response = empty();
-    body.clone_into(response.body_mut());
-    response
-}
 
 /// A name, and a 401.
 type Form = (&'static str, fn() -> Response<String>);
@@ -39,89 +32,20 @@ type Form = (&'static str, fn() -> Response<String>);
 /// Six forms of a 401 that refuses a token.
 const FORMS: [Form; 6] = [
     ("challenge", dead),
-    ("empty", empty),
+    ("empty", || bare("")),
     ("text", || bare("Unauthorized")),
     ("JSON", || bare(r#"{"message":"Unauthorized"}"#)),
     ("HTML", || bare("<html><body>401</body></html>")),
     ("OData", || bare(r#"{"odata.error":{"code":"401"}}"#)),
 ];
 
-/// A service that refuses the first `refused` tokens as dead, and counts its calls.
-fn revoking(
-    refused: usize,
-) -> (
-    impl Service<Request<Body>, Response = Response<String>, Error = Infallible, Future: Send>
-    + Clone
-    + Send,
-    Arc<AtomicUsize>,
-) {
-    let calls = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&calls);
-    let service = service_fn(move |request: Request<Body>| {
-        counter.fetch_add(1, Ordering::SeqCst);
-        let token = seen(&request);
-        let number = token.rsplit_once('-').unwrap().1;
-        let number: usize = number.parse().unwrap();
-        async move {
-            Ok(if number <= refused {
-                dead()
-            } else {
-                Response::new(token)
-            })
-        }
-    });
-    (service, calls)
-}
-
-/// A service that refuses every request with the same error.
-fn always(
-    error: &'static str,
-) -> impl Service<Request<Body>, Response = Response<String>, Error = Infallible, Future: Send>
-+ Clone
-+ Send {
-    service_fn(move |_: Request<Body>| async move { Ok(unauthorized(error)) })
+/// A service that refuses the first `refused` tokens as dead.
+fn revoking(refused: usize) -> impl Data<Error = Infallible> {
+    gateway(move |token, _| (number(token) <= refused).then(dead))
 }
 
 fn found(response: &Response<String>) -> &Cause {
     response.extensions().get().unwrap()
-}
-
-/// A service whose tokens die at this age, whatever the endpoint claims.
-fn lasting(
-    endpoint: &Endpoint,
-    life: Duration,
-    form: fn() -> Response<String>,
-) -> impl Service<Request<Body>, Response = Response<String>, Error = Infallible, Future: Send>
-+ Clone
-+ Send
-+ 'static {
-    let endpoint = endpoint.clone();
-    service_fn(move |request: Request<Body>| {
-        let token = seen(&request);
-        let refused = endpoint.age(&token) >= life;
-        async move {
-            Ok(if refused {
-                form()
-            } else {
-                Response::new(token)
-            })
-        }
-    })
-}
-
-/// Calls at `pace` for `time`, and returns the number of refused calls.
-async fn refused(
-    service: &(impl Service<Request<Body>, Response = Response<String>, Error: std::fmt::Debug> + Clone),
-    pace: Duration,
-    time: Duration,
-) -> usize {
-    let (mut refused, start) = (0, Instant::now());
-    while start.elapsed() < time {
-        let response = service.clone().oneshot(get(DATA)).await.unwrap();
-        refused += usize::from(response.status() != StatusCode::OK);
-        sleep(pace).await;
-    }
-    refused
 }
 
 /// Each form of a 401, at real lives of 5, 20 and 45 minutes of a token that claims 24 hours, over
@@ -130,64 +54,43 @@ async fn refused(
 async fn token_revoked_early_fails_no_resent_call() {
     for (name, form) in FORMS {
         for minutes in [5, 20, 45] {
-            let endpoint = Endpoint::default();
-            let tokens = builder().build(endpoint.clone());
-            let below = lasting(&endpoint, secs(60 * minutes), form);
-            let alone = layer(&tokens).layer(below.clone());
-            let failed = refused(&alone, secs(5), secs(DAY)).await;
-            let requests = endpoint.count();
-            assert!(
-                failed <= requests,
-                "{name}, {minutes} min: {failed} of {requests}"
-            );
-
-            let endpoint = Endpoint::default();
-            let tokens = builder().build(endpoint.clone());
-            let below = lasting(&endpoint, secs(60 * minutes), form);
-            let resent = refused(&Again(layer(&tokens).layer(below)), secs(5), secs(DAY)).await;
-            let hourly = endpoint.count() as f64 / 24.0;
-            let health = tokens.health();
-            assert_eq!(resent, 0, "{name}, {minutes} min");
-            assert!(health.is_ready());
-            assert!(
-                hourly <= 60.0 / minutes as f64 + 0.2,
-                "{name}, {minutes} min: {hourly}"
-            );
+            for again in [false, true] {
+                let endpoint = Endpoint::default();
+                let (tokens, issued) = (builder().build(endpoint.clone()), endpoint.clone());
+                let dies = move |token: &str| issued.age(token) >= secs(60 * minutes);
+                let below = gateway(move |token, _| dies(token).then(form));
+                let alone = layer(&tokens).layer(below);
+                let (failed, requests) = match again {
+                    false => (refused(&alone, 5, DAY).await.len(), endpoint.count()),
+                    true => (refused(&Again(alone), 5, DAY).await.len(), 0),
+                };
+                assert!(failed <= requests, "{name}, {minutes} min: {failed}");
+                let hourly = endpoint.count() as f64 / 24.0;
+                assert!(
+                    hourly <= 60.0 / minutes as f64 + 0.2,
+                    "{name}, {minutes}: {hourly}"
+                );
+                assert!(tokens.health().is_ready());
+            }
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn constant_refusals_cause_at_most_sixteen_refreshes_an_hour() {
-    for again in [false, true] {
-        let endpoint = Endpoint::default();
-        let tokens = builder().build(endpoint.clone());
-        let below = service_fn(async |_: Request<Body>| Ok::<_, Infallible>(empty()));
-        let mut calls = JoinSet::new();
-        for number in 0..20 {
-            let tokens = tokens.clone();
-            calls.spawn(async move {
-                let start = Instant::now();
-                let uri = format!("{DATA}/{number}");
-                while start.elapsed() < secs(HOUR - 1) {
-                    let response = if again {
-                        Again(layer(&tokens).layer(below)).oneshot(get(&uri)).await
-                    } else {
-                        layer(&tokens).layer(below).oneshot(get(&uri)).await
-                    };
-                    assert_eq!(response.unwrap().status(), StatusCode::UNAUTHORIZED);
-                    sleep(secs(1)).await;
-                }
-            });
-        }
-        calls.join_all().await;
-        // The first token and sixteen refreshes.
-        assert!(
-            (13..=17).contains(&endpoint.count()),
-            "{}",
-            endpoint.count()
-        );
+    let endpoint = Endpoint::default();
+    let refusing = gateway(|_, _| Some(bare("")));
+    let service = Again(layer(&builder().build(endpoint.clone())).layer(refusing));
+    let mut callers = JoinSet::new();
+    for _ in 0..20 {
+        let service = service.clone();
+        callers.spawn(async move { refused(&service, 1, HOUR - 1).await.len() });
     }
+    let refused = callers.join_all().await;
+    assert!(refused.iter().all(|count| *count > 3_000), "{refused:?}");
+    // The first token and sixteen refreshes.
+    let count = endpoint.count();
+    assert!((13..=17).contains(&count), "{count}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,20 +100,23 @@ async fn revocation_beside_a_refusing_route_fails_at_most_fifteen_calls() {
         let tokens = builder().build(endpoint.clone());
         let issued = endpoint.clone();
         let start = Instant::now();
-        let below = service_fn(move |request: Request<Body>| {
+        let below = gateway(move |token, request| {
             let since = start.elapsed().checked_sub(secs(revoked));
-            let is_revoked = since.is_some_and(|since| issued.age(&seen(&request)) > since);
-            let bad = request.uri().path().ends_with("/3") || is_revoked;
-            let token = seen(&request);
-            async move { Ok::<_, Infallible>(if bad { empty() } else { Response::new(token) }) }
+            let is_revoked = since.is_some_and(|since| issued.age(token) > since);
+            (request.uri().path().ends_with("/3") || is_revoked).then(|| bare(""))
         });
         let service = Again(layer(&tokens).layer(below));
         let mut failed = 0;
         for call in 0..2 * HOUR {
-            let request = get(&format!("{DATA}/{}", call % 10));
+            // For a quarter of an hour the refusing route is alone.
+            let route = if (1_800..2_700).contains(&call) {
+                3
+            } else {
+                call % 10
+            };
+            let request = get(&format!("{DATA}/{route}"));
             let response = service.clone().oneshot(request).await.unwrap();
-            let is_bad = call % 10 == 3;
-            failed += usize::from(response.status() != StatusCode::OK && !is_bad);
+            failed += usize::from(response.status() != StatusCode::OK && route != 3);
             sleep(secs(1)).await;
         }
         assert!(failed <= 15, "{revoked}: {failed}");
@@ -223,18 +129,9 @@ async fn single_stray_401_fails_no_resent_call() {
         let endpoint = Endpoint::scripted([Reply::default()]);
         endpoint.set(reply);
         let refuse = Arc::new(AtomicBool::new(true));
-        let below = service_fn(move |request: Request<Body>| {
-            let refuse = refuse.swap(false, Ordering::SeqCst);
-            async move {
-                Ok::<_, Infallible>(if refuse {
-                    empty()
-                } else {
-                    Response::new(seen(&request))
-                })
-            }
-        });
+        let below = gateway(move |_, _| refuse.swap(false, Ordering::SeqCst).then(|| bare("")));
         let service = Again(layer(&builder().build(endpoint)).layer(below));
-        assert_eq!(refused(&service, secs(1), secs(HOUR)).await, 0);
+        assert_eq!(refused(&service, 1, HOUR).await, [0; 0]);
     }
 }
 
@@ -242,9 +139,8 @@ async fn single_stray_401_fails_no_resent_call() {
 async fn revoked_token_is_replaced_within_one_backoff_after_an_outage() {
     let endpoint = Endpoint::scripted([Reply::default()]);
     endpoint.set(Reply::down());
-    let (below, _) = revoking(1);
-    let service = Again(layer(&builder().build(endpoint.clone())).layer(below));
-    assert_eq!(refused(&service, secs(1), secs(600)).await, 600);
+    let service = Again(layer(&builder().build(endpoint.clone())).layer(revoking(1)));
+    assert_eq!(refused(&service, 1, 600).await.len(), 600);
     // The first refresh takes a unit of the bucket. Its repetitions follow the backoffs, at no cost.
     assert!(
         (20..100).contains(&endpoint.count()),
@@ -252,7 +148,7 @@ async fn revoked_token_is_replaced_within_one_backoff_after_an_outage() {
         endpoint.count()
     );
     endpoint.heal();
-    let failed = refused(&service, secs(1), secs(600)).await;
+    let failed = refused(&service, 1, 600).await.len();
     assert!(failed <= 31, "{failed}");
 }
 
@@ -269,8 +165,7 @@ async fn refusal_is_held_until_refresh_deadline_or_ten_seconds() {
         endpoint.set(Reply::default().after(secs(delay)));
         let tokens = builder().timeout(secs(100)).build(endpoint);
         tokens.ready().await.unwrap();
-        let (below, _) = revoking(1);
-        let service = layer(&tokens).layer(below);
+        let service = layer(&tokens).layer(revoking(1));
         let (start, mut request) = (Instant::now(), get(DATA));
         if let Some(deadline) = deadline {
             request
@@ -305,13 +200,7 @@ async fn a_doubted_token_delays_other_calls_by_one_second_at_most() {
     ] {
         let endpoint = Endpoint::scripted([Reply::default()]);
         endpoint.set(reply);
-        let below = service_fn(async |request: Request<Body>| {
-            Ok::<_, Infallible>(if request.uri().path().ends_with("bad") {
-                dead()
-            } else {
-                Response::new(seen(&request))
-            })
-        });
+        let below = gateway(|_, request| request.uri().path().ends_with("bad").then(dead));
         let service = layer(&builder().build(endpoint)).layer(below);
         drop(service.clone().oneshot(get(DATA)).await.unwrap());
         let refused = tokio::spawn(service.clone().oneshot(get(&format!("{DATA}/bad"))));
@@ -376,11 +265,7 @@ async fn thousand_refused_calls_are_resent_after_one_refresh() {
         }
     });
     let service = Again(layer(&tokens(&endpoint)).layer(below));
-    let mut calls = JoinSet::new();
-    for _ in 0..1_000 {
-        calls.spawn(service.clone().oneshot(get(DATA)));
-    }
-    for response in calls.join_all().await {
+    for response in at_once(&service, 1_000).await {
         assert_eq!(response.unwrap().into_body(), "Bearer canary-token-2");
     }
     assert_eq!(endpoint.count(), 2);
@@ -389,14 +274,9 @@ async fn thousand_refused_calls_are_resent_after_one_refresh() {
 #[tokio::test(start_paused = true)]
 async fn held_refusal_does_not_deadlock_above_a_limit_of_one() {
     let endpoint = Endpoint::default();
-    let (below, _) = revoking(1);
     let limit = GlobalConcurrencyLimitLayer::new(1);
-    let service = Again(layer(&tokens(&endpoint)).layer(limit.layer(below)));
-    let mut calls = JoinSet::new();
-    for _ in 0..20 {
-        calls.spawn(service.clone().oneshot(get(DATA)));
-    }
-    for response in calls.join_all().await {
+    let service = Again(layer(&tokens(&endpoint)).layer(limit.layer(revoking(1))));
+    for response in at_once(&service, 20).await {
         assert_eq!(response.unwrap().into_body(), "Bearer canary-token-2");
     }
 }
@@ -404,7 +284,9 @@ async fn held_refusal_does_not_deadlock_above_a_limit_of_one() {
 #[tokio::test(start_paused = true)]
 async fn missing_authorization_header_is_reported_without_a_refresh() {
     let endpoint = Endpoint::default();
-    let service = layer(&tokens(&endpoint)).layer(always("no Authorization header found"));
+    let service = layer(&tokens(&endpoint)).layer(gateway(|_, _| {
+        Some(unauthorized("no Authorization header found"))
+    }));
     for _ in 0..100 {
         let response = service.clone().oneshot(get(DATA)).await.unwrap();
         let cause = found(&response);
@@ -435,13 +317,8 @@ async fn late_refusal_of_an_old_token_is_ignored() {
     let late = tokio::spawn(service.clone().oneshot(get(&format!("{DATA}?late"))));
     settle().await;
     drop(service.clone().oneshot(get(DATA)).await.unwrap());
-    let body = service
-        .clone()
-        .oneshot(get(DATA))
-        .await
-        .unwrap()
-        .into_body();
-    assert_eq!(body, "Bearer canary-token-2");
+    let next = service.clone().oneshot(get(DATA)).await.unwrap();
+    assert_eq!(next.into_body(), "Bearer canary-token-2");
     // Long after, so that only the generation can protect the new token, and not the bucket.
     advance(secs(3_700)).await;
     release.send(true).unwrap();

@@ -4,14 +4,14 @@
 
 use crate::layer::support;
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use support::{
     DATA, Endpoint, SECRET, builder, dead, echo,
     endpoint::Reply,
-    get, layer, secs, seen, settle,
+    gateway, get, layer, number, secs, settle,
     store::{Fault, Op, Store},
-    timed,
+    timed, wall,
 };
 use tokio::{
     task::JoinSet,
@@ -46,11 +46,12 @@ async fn fifty_cold_processes_make_one_request() {
         Store::default(),
         Endpoint::always(Reply::token(86_400).after(secs(1))),
     );
-    let mut fleet = JoinSet::new();
-    for _ in 0..50 {
-        let service = layer(&process(&store, &endpoint)).layer(echo());
-        fleet.spawn(service.oneshot(get(DATA)));
-    }
+    let call = || {
+        layer(&process(&store, &endpoint))
+            .layer(echo())
+            .oneshot(get(DATA))
+    };
+    let fleet: JoinSet<_> = (0..50).map(|_| call()).collect();
     for response in fleet.join_all().await {
         assert_eq!(response.unwrap().into_body(), "Bearer canary-token-1");
     }
@@ -88,7 +89,9 @@ async fn failing_or_hung_store_works_like_no_store() {
     for (op, longest) in [(Op::Load, 12), (Op::Save, 2)] {
         for (fault, most) in [(Fault::Fails, secs(0)), (Fault::Hangs, secs(longest))] {
             let endpoint = Endpoint::always(Reply::token(100));
-            let tokens = process(&Store::faulty(op, fault), &endpoint);
+            let store = Store::default();
+            store.set(op, fault);
+            let tokens = process(&store, &endpoint);
             let took = ready(&tokens).await;
             assert!(took <= most, "{op:?} {fault:?}: {took:?}");
             assert_eq!(endpoint.count(), 1);
@@ -193,16 +196,10 @@ async fn stored_token_keeps_its_original_expiry() {
     let store = Store::default();
     let endpoint = Endpoint::scripted([Reply::token(100)]);
     endpoint.set(Reply::hang());
-    let wall = SystemTime::UNIX_EPOCH + secs(1_700_000_000);
-    let start = Instant::now();
-    let process = || {
-        let builder = builder().wall_clock(move || wall + start.elapsed());
-        builder.store(store.clone()).build(endpoint.clone())
-    };
-    ready(&process()).await;
+    ready(&process(&store, &endpoint)).await;
     settle().await;
     sleep(secs(60)).await;
-    let second = process();
+    let second = process(&store, &endpoint);
     ready(&second).await;
     assert_eq!(second.health().life_left, Some(secs(40)));
     sleep(secs(39)).await;
@@ -214,14 +211,7 @@ async fn stored_token_keeps_its_original_expiry() {
 #[tokio::test(start_paused = true)]
 async fn store_never_restores_a_refused_token() {
     let (store, endpoint) = (Store::default(), Endpoint::default());
-    let refusing = || {
-        tower::service_fn(|request| async move {
-            Ok::<_, std::convert::Infallible>(match seen(&request).as_str() {
-                "Bearer canary-token-1" => dead(),
-                token => http::Response::new(token.to_owned()),
-            })
-        })
-    };
+    let refusing = || gateway(|token, _| (number(token) == 1).then(dead));
     let mut fleet: Vec<_> = (0..3)
         .map(|_| layer(&process(&store, &endpoint)).layer(refusing()))
         .collect();
@@ -261,12 +251,7 @@ async fn a_wait_that_the_endpoint_asked_for_is_kept_by_all_programs_of_a_store()
         );
         let busy = busy.header("retry-after", wait.to_string());
         let (store, endpoint) = (Store::default(), Endpoint::always(busy));
-        let start = Instant::now();
-        let wall = SystemTime::UNIX_EPOCH + secs(1_700_000_000);
-        let program = || {
-            let builder = builder().wall_clock(move || wall + start.elapsed());
-            builder.store(store.clone()).build(endpoint.clone())
-        };
+        let (start, program) = (Instant::now(), || process(&store, &endpoint));
         let mut programs = JoinSet::new();
         for _ in 0..20 {
             let program = program();
@@ -281,9 +266,9 @@ async fn a_wait_that_the_endpoint_asked_for_is_kept_by_all_programs_of_a_store()
             let error = program().ready().await.unwrap_err();
             let left = secs(kept) - start.elapsed();
             assert!(error.retry_after().unwrap() >= left, "{error}");
-            assert!(error.to_string().contains("429"), "{error}");
-            assert!(error.to_string().contains("too many"), "{error}");
-            assert!(error.to_string().contains("https://sso"), "{error}");
+            for part in ["429", "too many", "https://sso"] {
+                assert!(error.to_string().contains(part), "{error}");
+            }
             sleep(secs(1)).await;
         }
         assert_eq!(endpoint.count(), 1);
@@ -300,13 +285,11 @@ async fn a_wrong_secret_is_sent_once_a_minute_by_all_programs_and_a_corrected_on
         Store::default(),
         Endpoint::always(Reply::body(401, refusal)),
     );
-    let start = Instant::now();
-    let wall = SystemTime::UNIX_EPOCH + secs(1_700_000_000);
     let program = |secret: &str| {
         let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
         let builder = TokenSource::builder(uri, Credentials::new("client", secret).unwrap());
-        let builder = builder.wall_clock(move || wall + start.elapsed());
-        builder.store(store.clone()).build(endpoint.clone())
+        let builder = builder.wall_clock(wall(0)).store(store.clone());
+        builder.build(endpoint.clone())
     };
     for _ in 0..20 {
         let error = program("wrong").ready().await.unwrap_err();
@@ -336,11 +319,9 @@ async fn a_clock_that_jumps_does_not_extend_a_shared_wait() {
     for step in [-86_400_i64, -60, 60, 86_400] {
         let busy = Reply::down().header("retry-after", "50");
         let (store, endpoint) = (Store::default(), Endpoint::always(busy));
-        let start = Instant::now();
-        let program = |step: i64| {
-            let wall = SystemTime::UNIX_EPOCH + secs((1_700_000_000 + step).unsigned_abs());
-            let builder = builder().wall_clock(move || wall + start.elapsed());
-            builder.store(store.clone()).build(endpoint.clone())
+        let program = |step| {
+            let builder = builder().wall_clock(wall(step)).store(store.clone());
+            builder.build(endpoint.clone())
         };
         drop(program(0).ready().await);
         endpoint.heal();

@@ -4,12 +4,12 @@
 
 use crate::layer::support;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, atomic::Ordering};
 
 use http::{Request, Response};
 use support::{
-    Body, DATA, Endpoint, builder, current, echo, endpoint::Reply, get, origin, secs, settle,
-    tokens,
+    Body, DATA, Endpoint, builder, current, endpoint::Reply, get, origin, probe::Probe, secs,
+    settle, tokens,
 };
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
@@ -67,67 +67,62 @@ async fn invalidated_token_stays_in_use_until_its_successor_arrives() {
     assert_eq!(endpoint.count(), before + 1);
 }
 
-fn with_host(uri: &str, host: &str) -> Request<Body> {
-    let mut request = get(uri);
-    let host = host.parse().unwrap();
-    request.headers_mut().insert("host", host);
-    request
-}
-
+/// The address of a request, its `Host` headers, and whether a layer for listed origins and one for a single origin send it.
 #[tokio::test(start_paused = true)]
-async fn path_only_uri_is_accepted_for_the_default_origin() {
+async fn only_requests_to_the_origin_and_its_host_get_the_token() {
     let source = tokens(&Endpoint::default());
-    let call = |layer: BearerAuthLayer, request| layer.layer(echo()).oneshot(request);
-    let one = || BearerAuthLayer::for_origin(source.clone(), origin());
-    for request in [
-        get("/data"),
-        get(DATA),
-        with_host("/data", "api.example.com"),
-        with_host("/data", "API.example.com:443"),
+    let probe = Probe::default();
+    let mut sent = 0;
+    for (uri, hosts, by_list, by_default) in [
+        (DATA, "", true, true),
+        (DATA, "api.example.com", true, true),
+        (DATA, "API.example.com:443", true, true),
+        (
+            "https://api.example.com:443/data",
+            "api.example.com",
+            true,
+            true,
+        ),
+        ("/data", "", false, true),
+        ("/data", "api.example.com", false, true),
+        ("/data", "API.example.com:443", false, true),
+        ("/data", "evil.example.com", false, false),
+        (DATA, "evil.example.com", false, false),
+        (DATA, "api.example.com evil.example.com", false, false),
+        (DATA, "api.example.com:80", false, false),
+        ("https://evil.example.com/data", "", false, false),
+        ("https://api.example.com@evil/data", "", false, false),
+        ("http://api.example.com/data", "", false, false),
     ] {
-        let response = call(one(), request).await.unwrap();
-        assert_eq!(response.into_body(), "Bearer canary-token-1");
-    }
-    for request in [
-        get("https://evil.example.com/data"),
-        with_host("/data", "evil.example.com"),
-    ] {
-        let error = call(one(), request).await.unwrap_err();
-        assert!(support::outcome(&support::token_error(error)) == Outcome::AddressNotAllowed);
-    }
-    // The error of a layer without a default origin names the constructor to use.
-    let listed = BearerAuthLayer::new(source.clone(), [origin()]);
-    let error = call(listed, get("/data")).await.unwrap_err().to_string();
-    assert!(error.contains("for_origin"), "{error}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn request_with_a_foreign_host_header_gets_no_token() {
-    let source = tokens(&Endpoint::default());
-    for layer in [
-        BearerAuthLayer::new(source.clone(), [origin()]),
-        BearerAuthLayer::for_origin(source.clone(), origin()),
-    ] {
-        let same = layer
-            .layer(echo())
-            .oneshot(with_host(DATA, "api.example.com"));
-        assert_eq!(same.await.unwrap().into_body(), "Bearer canary-token-1");
-        for (uri, host) in [
-            (DATA, "API.example.com:443"),
-            ("https://api.example.com:443/data", "api.example.com"),
+        let by_default = (
+            BearerAuthLayer::for_origin(source.clone(), origin()),
+            by_default,
+        );
+        for (layer, is_sent) in [
+            (BearerAuthLayer::new(source.clone(), [origin()]), by_list),
+            (BearerAuthLayer::new(source.clone(), []), false),
+            by_default,
         ] {
-            let same = layer.layer(echo()).oneshot(with_host(uri, host)).await;
-            assert_eq!(same.unwrap().into_body(), "Bearer canary-token-1", "{host}");
-        }
-        let other = || with_host(DATA, "evil.example.com");
-        let mut two = with_host(DATA, "api.example.com");
-        let second = "evil.example.com".parse().unwrap();
-        two.headers_mut().append("host", second);
-        for request in [other(), two, with_host(DATA, "api.example.com:80")] {
-            let error = layer.layer(echo()).oneshot(request).await.unwrap_err();
-            assert!(error.to_string().contains("Host"), "{error}");
+            let mut request = get(uri);
+            for host in hosts.split_whitespace() {
+                request.headers_mut().append("host", host.parse().unwrap());
+            }
+            let called = layer.layer(probe.clone()).oneshot(request).await;
+            sent += usize::from(is_sent);
+            assert_eq!(called.is_ok(), is_sent, "{uri} {hosts}");
+            if let Err(error) = called {
+                let says = if uri == "/data" && hosts.is_empty() {
+                    "for_origin"
+                } else {
+                    ""
+                };
+                assert!(error.to_string().contains(says), "{error}");
+                let outcome = support::outcome(&support::token_error(error));
+                assert_eq!(outcome, Outcome::AddressNotAllowed, "{uri} {hosts}");
+            }
         }
     }
+    assert_eq!(probe.calls.load(Ordering::SeqCst), sent);
 }
 
 /// A server with this discovery document, and the addresses that were requested.

@@ -20,10 +20,9 @@ use tower::service_fn;
 use tower_oidc_cc::{
     Credentials, CredentialsProvider, StoredToken, TokenEndpoint, TokenSource, TokenStore,
 };
-use tracing::subscriber::DefaultGuard;
 
 use crate::{
-    redaction::{Capture, show, show_error},
+    redaction::{Capture, listen, show, show_error},
     support::{Body, Endpoint, endpoint::Reply, secs, settle},
 };
 
@@ -41,14 +40,6 @@ const TEXTS: [&str; 5] = [
 /// A secret and a token that consist of words, so only a redactor that has them finds them.
 const SECRET: &str = "correct horse+battery";
 const TOKEN: &str = "staple-of-words";
-
-fn listen(capture: &Capture) -> DefaultGuard {
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-        .with_writer(capture.clone())
-        .finish();
-    tracing::subscriber::set_default(subscriber)
-}
 
 fn endpoint() -> TokenEndpoint {
     TokenEndpoint::new("https://sso.example.com/token".parse().unwrap()).unwrap()

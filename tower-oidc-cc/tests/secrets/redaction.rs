@@ -5,19 +5,18 @@
 use crate::support;
 
 use std::{
-    convert::Infallible,
     fmt::{Debug, Display},
     io,
     sync::{Arc, Mutex},
 };
 
-use http::Request;
 use support::{
-    Body, DATA, Endpoint, SECRET, dead, endpoint::Reply, get, layer, secs, seen, settle, tokens,
+    DATA, Endpoint, SECRET, dead, endpoint::Reply, gateway, get, layer, secs, settle, tokens,
 };
 use tokio::time::advance;
-use tower::{Layer, Service, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt};
 use tower_oidc_cc::{Cause, Credentials, CredentialsProvider, TokenEndpoint, TokenSource};
+use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Collects the output of tracing.
@@ -49,6 +48,15 @@ impl<'a> MakeWriter<'a> for Capture {
     }
 }
 
+/// Collects all events of this thread.
+pub(crate) fn listen(capture: &Capture) -> DefaultGuard {
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+        .with_writer(capture.clone())
+        .finish();
+    tracing::subscriber::set_default(subscriber)
+}
+
 pub(crate) fn show(text: &mut String, value: &(impl Debug + ?Sized)) {
     text.push_str(&format!("{value:?}\n{value:#?}\n"));
 }
@@ -61,13 +69,9 @@ pub(crate) fn show_error(text: &mut String, error: &(impl Debug + Display)) {
 #[tokio::test(start_paused = true)]
 async fn no_secret_or_token_is_printed_or_logged() {
     let capture = Capture::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-        .with_writer(capture.clone())
-        .finish();
     // With a single dispatcher, an event that another thread meets first is never recorded.
     let _other = tracing::Dispatch::new(tracing_subscriber::registry());
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let _guard = listen(&capture);
     let mut text = String::new();
 
     let credentials = Credentials::new("client", SECRET).unwrap();
@@ -108,16 +112,13 @@ async fn no_secret_or_token_is_printed_or_logged() {
 
     let layer = layer(&tokens);
     show(&mut text, &layer);
-    let mut service = layer.layer(service_fn(|request: Request<Body>| async move {
-        assert!(seen(&request).starts_with("Bearer canary-token-"));
+    let mut service = layer.layer(gateway(|token, request| {
+        assert!(token.starts_with("Bearer canary-token-"));
         // The header of the layer is marked as sensitive.
         assert!(!format!("{request:?}").contains("canary"));
-        Ok::<_, Infallible>(dead())
+        Some(dead())
     }));
-    let ready = ServiceExt::<Request<Body>>::ready(&mut service)
-        .await
-        .unwrap();
-    let call = ready.call(get(DATA));
+    let call = service.ready().await.unwrap().call(get(DATA));
     show(&mut text, &call);
     call.await.unwrap();
     show_error(
@@ -154,11 +155,8 @@ async fn no_secret_or_token_is_printed_or_logged() {
     }
     let provider = CredentialsProvider::from(Credentials::new("client", SECRET).unwrap());
     show(&mut text, &provider);
-    let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
-    let builder = TokenSource::builder(uri, provider);
-    show(&mut text, &builder);
     let endpoint = Endpoint::scripted([Reply::refusal(), Reply::token(100)]);
-    let tokens = builder.build(endpoint);
+    let tokens = support::tokens(&endpoint);
     let error = tokens.ready().await.unwrap_err();
     show_error(&mut text, &error);
     let mut source = std::error::Error::source(&error);
@@ -176,9 +174,7 @@ async fn no_secret_or_token_is_printed_or_logged() {
     show(&mut text, &token);
 
     // A refused response and its cause.
-    let service = support::layer(&tokens).layer(service_fn(async |_: Request<Body>| {
-        Ok::<_, Infallible>(dead())
-    }));
+    let service = support::layer(&tokens).layer(gateway(|_, _| Some(dead())));
     let response = service.oneshot(get(DATA)).await.unwrap();
     show(&mut text, &response);
     show(&mut text, response.extensions().get::<Cause>().unwrap());

@@ -17,80 +17,33 @@ mod server;
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use http::{Request, Response, StatusCode};
-use tokio::task::{JoinHandle, JoinSet};
-use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_oidc_cc::{
-    BearerAuthLayer, Credentials, CredentialsProvider, Error, Origin, TokenEndpoint, TokenError,
-    TokenSource,
-};
+use http::StatusCode;
+use tokio::task::JoinSet;
+use tower_oidc_cc::{Credentials, CredentialsProvider, TokenEndpoint, TokenSource};
 
 use self::{away::Away, server::Server};
-use crate::{
-    keycloak::wire::{self, Body, skip},
-    layer::support::is_worth_a_resend,
+use crate::keycloak::{
+    data::{Data, Failed},
+    trouble::{HOUR, load_again, token_error},
+    wire::{self, skip},
 };
 
-type Failed = Error;
-
 /// A client of the data route, with tokens of the same server.
-#[derive(Clone)]
-struct Data {
-    layer: BearerAuthLayer,
-    tokens: TokenSource,
-    address: String,
+fn data(server: &Server, provider: impl Into<CredentialsProvider>) -> Data {
+    let tokens = TokenSource::builder(server.endpoint(), provider).build(wire::client());
+    Data::of(tokens, server.address("/data"))
 }
 
-impl Data {
-    fn new(server: &Server, provider: impl Into<CredentialsProvider>) -> Self {
-        let tokens = TokenSource::builder(server.endpoint(), provider).build(wire::client());
-        let address = server.address("/data");
-        let origin = Origin::from_uri(&address.parse().unwrap()).unwrap();
-        Self {
-            layer: BearerAuthLayer::new(tokens.clone(), [origin]),
-            tokens,
-            address,
-        }
-    }
-
-    /// One call, sent once more if the layer marks it as worth a resend.
-    async fn call(&self) -> Result<StatusCode, Failed> {
-        let service = self.layer.layer(wire::client());
-        let request = || Request::get(&self.address).body(Body::default()).unwrap();
-        let mut response = service.clone().oneshot(request()).await?;
-        if is_worth_a_resend(&response) {
-            response = service.oneshot(request()).await?;
-        }
-        Ok(response.status())
-    }
-
-    /// One call that is answered without the server.
-    async fn call_nobody(&self) -> Result<(), TokenError> {
-        let below = service_fn(async |_: Request<Body>| {
-            Ok::<_, std::convert::Infallible>(Response::new(()))
-        });
-        let request = Request::get(&self.address).body(Body::default()).unwrap();
-        let called = self.layer.layer(below).oneshot(request).await;
-        called
-            .map(drop)
-            .map_err(|error| error.token().expect("it does not fail").clone())
-    }
-
-    /// The results of so many calls at once.
-    async fn calls(&self, count: usize) -> Vec<Result<StatusCode, Failed>> {
-        let calls: JoinSet<_> = (0..count)
-            .map(|_| {
-                let data = self.clone();
-                async move { data.call().await }
-            })
-            .collect();
-        calls.join_all().await
-    }
+/// The results of so many calls at once, each sent once more if the layer marks it as worth a resend.
+async fn calls(data: &Data, count: usize) -> Vec<Result<StatusCode, Failed>> {
+    let call = |data: Data| async move { data.call_again().await };
+    let calls = (0..count).map(|_| call(data.clone()));
+    calls.collect::<JoinSet<_>>().join_all().await
 }
 
 fn credentials(secret: &str) -> Credentials {
@@ -104,8 +57,8 @@ fn all_are_served(calls: &[Result<StatusCode, Failed>]) -> bool {
 #[tokio::test]
 async fn a_wrong_secret_costs_one_request_and_names_the_next_step() {
     for server in Server::all("wrong", 86_400).await {
-        let data = Data::new(&server, credentials("wrong"));
-        for call in data.calls(100).await {
+        let data = data(&server, credentials("wrong"));
+        for call in calls(&data, 100).await {
             let error = call.expect_err("the secret is wrong");
             let error = error.token().expect("an error of the token");
             assert_eq!(error.oauth_error(), Some("invalid_client"));
@@ -131,8 +84,8 @@ async fn endpoint_of_an_issuer_is_discovered() {
 #[tokio::test]
 async fn outage_fails_no_call_until_the_token_expires() {
     for mut server in Server::all("outage", 86_400).await {
-        let data = Data::new(&server, credentials("secret"));
-        assert_eq!(data.call().await.unwrap(), 200);
+        let data = data(&server, credentials("secret"));
+        assert_eq!(data.call_again().await.unwrap(), 200);
         server.stop();
         let away = Away::at(server.port()).await;
         // The renewal fails, and the token stays in use.
@@ -143,7 +96,7 @@ async fn outage_fails_no_call_until_the_token_expires() {
         }
         // Then it has expired.
         skip(5 * HOUR).await;
-        let error = data.call_nobody().await.unwrap_err();
+        let error = token_error(data.call_nobody().await.unwrap_err());
         assert!(
             error.is_transient() && error.retry_after().is_some(),
             "{error}"
@@ -170,40 +123,15 @@ async fn restart_with_new_keys_and_secret_costs_one_request() {
                 async move { Credentials::basic("client", secret) }
             }
         });
-        let data = Data::new(&server, provider);
-        assert!(all_are_served(&data.calls(20).await));
+        let data = data(&server, provider);
+        assert!(all_are_served(&calls(&data, 20).await));
         server.stop();
         *vault.lock().unwrap() = "rotated";
         server.start("rotated").await;
         // The server has lost the token. Its refusals cause a refresh.
-        assert!(all_are_served(&data.calls(20).await));
+        assert!(all_are_served(&calls(&data, 20).await));
         assert_eq!(server.posts(2).await, [200, 200]);
         assert_eq!(reads.load(Ordering::Relaxed), 2);
-    }
-}
-
-/// Calls without a pause, each resent once if the layer marks it as worth a resend. `stop` panics if a
-/// call has failed.
-struct Load(Arc<AtomicBool>, JoinHandle<usize>);
-
-impl Load {
-    fn of(data: &Data) -> Self {
-        let (data, is_over) = (data.clone(), Arc::<AtomicBool>::default());
-        let stop = Arc::clone(&is_over);
-        let calls = tokio::spawn(async move {
-            let mut served = 0;
-            while !stop.load(Ordering::Relaxed) {
-                assert_eq!(data.call().await.unwrap(), 200);
-                served += 1;
-            }
-            served
-        });
-        Self(is_over, calls)
-    }
-
-    async fn stop(self) {
-        self.0.store(true, Ordering::Relaxed);
-        assert!(self.1.await.unwrap() > 0);
     }
 }
 
@@ -218,9 +146,9 @@ async fn secret_rotation_under_load_fails_no_call() {
                 async move { Credentials::basic("client", secret) }
             }
         });
-        let data = Data::new(&server, provider);
-        assert_eq!(data.call().await.unwrap(), 200);
-        let load = Load::of(&data);
+        let data = data(&server, provider);
+        assert_eq!(data.call_again().await.unwrap(), 200);
+        let load = load_again(&data);
         server.change("secret rotated").await;
         // The renewal uses the old secret and is refused. The token stays in use.
         skip(20 * HOUR).await;
@@ -232,7 +160,9 @@ async fn secret_rotation_under_load_fails_no_call() {
         *vault.lock().unwrap() = "rotated";
         skip(Duration::from_secs(120)).await;
         assert_eq!(server.posts(3).await, [200, 401, 200]);
-        load.stop().await;
+        load.served(100).await;
+        assert_eq!(load.failures(), Vec::<String>::new());
+        drop(load);
         assert_eq!(server.posts(3).await, [200, 401, 200]);
     }
 }
@@ -240,15 +170,15 @@ async fn secret_rotation_under_load_fails_no_call() {
 #[tokio::test]
 async fn key_removal_under_load_costs_one_request_and_no_call() {
     for mut server in Server::all_signed("keys").await {
-        let data = Data::new(&server, credentials("secret"));
-        assert_eq!(data.call().await.unwrap(), 200);
-        let load = Load::of(&data);
+        let data = data(&server, credentials("secret"));
+        assert_eq!(data.call_again().await.unwrap(), 200);
+        let load = load_again(&data);
         server.change("keys").await;
         assert_eq!(server.posts(2).await, [200, 200]);
-        assert!(all_are_served(&data.calls(50).await));
-        load.stop().await;
+        assert!(all_are_served(&calls(&data, 50).await));
+        load.served(100).await;
+        assert_eq!(load.failures(), Vec::<String>::new());
+        drop(load);
         assert_eq!(server.posts(2).await, [200, 200]);
     }
 }
-
-const HOUR: Duration = Duration::from_secs(3_600);

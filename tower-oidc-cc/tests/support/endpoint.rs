@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, Full};
 use tokio::time::{Instant, sleep};
 use tower::Service;
 
-use super::{Body, poll_once, secs};
+use super::{Body, number, poll_once, secs};
 
 #[derive(Clone, Default)]
 pub(crate) struct Endpoint {
@@ -28,8 +28,8 @@ struct State {
     script: VecDeque<Reply>,
     fallback: Reply,
     posts: Vec<Post>,
-    /// Each token, and when it expires.
-    issued: Vec<(String, Instant)>,
+    /// When each token expires.
+    expiries: Vec<Instant>,
 }
 
 /// One token request as the endpoint saw it.
@@ -162,16 +162,14 @@ impl Endpoint {
 
     /// The time since this endpoint issued a token.
     pub(crate) fn age(&self, token: &str) -> Duration {
-        let number = token.rsplit_once('-').unwrap().1;
-        let number: usize = number.parse().unwrap();
-        self.state.lock().unwrap().posts[number - 1].at.elapsed()
+        self.state.lock().unwrap().posts[number(token) - 1]
+            .at
+            .elapsed()
     }
 
     /// The expiry of a token of this endpoint.
     pub(crate) fn expiry(&self, token: &str) -> Instant {
-        let state = self.state.lock().unwrap();
-        let mut issued = state.issued.iter();
-        issued.find(|(issued, _)| issued == token).unwrap().1
+        self.state.lock().unwrap().expiries[number(token) - 1]
     }
 }
 
@@ -198,8 +196,7 @@ impl Service<Request<Body>> for Endpoint {
         let reply = reply.unwrap_or_else(|| state.fallback.clone());
         let token = format!("canary-token-{number}");
         // The life of a token starts with the request, even if the reply is late.
-        let expires_at = Instant::now() + secs(reply.expires_in);
-        state.issued.push((token.clone(), expires_at));
+        state.expiries.push(Instant::now() + secs(reply.expires_in));
         drop(state);
         match reply.fault {
             Some(Fault::Broken) => {

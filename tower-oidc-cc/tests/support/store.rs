@@ -39,12 +39,6 @@ pub(crate) enum Fault {
 // === impl Store ===
 
 impl Store {
-    pub(crate) fn faulty(op: Op, fault: Fault) -> Self {
-        let store = Self::default();
-        store.set(op, fault);
-        store
-    }
-
     pub(crate) fn set(&self, op: Op, fault: Fault) {
         self.state.lock().unwrap().faults.insert(op, fault);
     }

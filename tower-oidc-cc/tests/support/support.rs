@@ -12,6 +12,7 @@ pub(crate) mod store;
 
 use std::{
     convert::Infallible,
+    fmt::Debug,
     pin::Pin,
     task::{Context, Poll, Waker},
     time::{Duration, SystemTime},
@@ -21,7 +22,10 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{Request, Response, StatusCode, Uri, header::WWW_AUTHENTICATE};
 use http_body_util::Full;
-use tokio::time::Instant;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 use tower::{Service, ServiceExt as _};
 use tower_oidc_cc::{
     AccessToken, BearerAuthLayer, Cause, Credentials, Origin, Outcome, Resend, TokenEndpoint,
@@ -44,11 +48,17 @@ pub(crate) fn builder() -> TokenSourceBuilder {
     TokenSource::builder(uri, credentials)
 }
 
-/// The usual settings, on a wall clock that moves with the paused one.
+/// The usual settings, on a wall clock that moves with the paused one: one clock for all programs of a test.
 pub(crate) fn timed() -> TokenSourceBuilder {
-    let start = Instant::now();
-    let wall = SystemTime::UNIX_EPOCH + secs(1_700_000_000);
-    builder().wall_clock(move || wall + start.elapsed())
+    builder().wall_clock(wall(0))
+}
+
+/// The wall clock of a test, so many seconds ahead.
+pub(crate) fn wall(ahead: i64) -> impl Fn() -> SystemTime + Send + Sync + 'static {
+    thread_local!(static START: Instant = Instant::now());
+    let start = START.with(|it| *it);
+    let wall = SystemTime::UNIX_EPOCH + secs(1_700_000_000_u64.saturating_add_signed(ahead));
+    move || wall + start.elapsed()
 }
 
 /// The token in use, without a wait.
@@ -73,14 +83,68 @@ pub(crate) fn get(uri: &str) -> Request<Body> {
     Request::get(uri).body(Body::default()).unwrap()
 }
 
+/// A service below the layer, or the layer over one.
+pub(crate) trait Data:
+    Service<Request<Body>, Response = Response<String>, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S> Data for S where
+    S: Service<Request<Body>, Response = Response<String>, Future: Send> + Clone + Send + 'static
+{
+}
+
 /// A data service that returns the Authorization header it received, or `-`.
-pub(crate) fn echo()
--> impl Service<Request<Body>, Response = Response<String>, Error = Infallible, Future: Send>
-+ Clone
-+ Send
-+ Sync
-+ 'static {
-    tower::service_fn(|request: Request<Body>| async move { Ok(Response::new(seen(&request))) })
+pub(crate) fn echo() -> impl Data<Error = Infallible> + Sync {
+    gateway(|_, _| None)
+}
+
+/// A data service that refuses a request with this header by a response of its own, and returns the header otherwise.
+pub(crate) fn gateway(
+    refuse: impl Fn(&str, &Request<Body>) -> Option<Response<String>> + Clone + Send + Sync + 'static,
+) -> impl Data<Error = Infallible> + Sync {
+    tower::service_fn(move |request: Request<Body>| {
+        let token = seen(&request);
+        let refused = refuse(&token, &request);
+        async move { Ok(refused.unwrap_or_else(|| Response::new(token))) }
+    })
+}
+
+/// A data service that accepts a token by its age.
+pub(crate) fn by_age(
+    endpoint: &Endpoint,
+    accepts: impl Fn(Duration) -> bool + Clone + Send + Sync + 'static,
+) -> impl Data<Error = Infallible> + Sync {
+    let endpoint = endpoint.clone();
+    gateway(move |token, _| (!accepts(endpoint.age(token))).then(dead))
+}
+
+/// Calls every `pace` seconds for `time`, and returns the seconds of the refused calls.
+pub(crate) async fn refused(service: &impl Data<Error: Debug>, pace: u64, time: u64) -> Vec<u64> {
+    let (mut refused, start) = (Vec::new(), Instant::now());
+    while start.elapsed() < secs(time) {
+        let at = start.elapsed().as_secs();
+        let response = service.clone().oneshot(get(DATA)).await.unwrap();
+        if response.status() != StatusCode::OK {
+            refused.push(at);
+        }
+        sleep(secs(pace)).await;
+    }
+    refused
+}
+
+/// The results of so many calls at once.
+pub(crate) async fn at_once<S: Data<Error: Send>>(
+    service: &S,
+    count: usize,
+) -> Vec<Result<Response<String>, S::Error>> {
+    let calls = (0..count).map(|_| service.clone().oneshot(get(DATA)));
+    calls.collect::<JoinSet<_>>().join_all().await
+}
+
+/// The number of a token of an [`Endpoint`].
+pub(crate) fn number(token: &str) -> usize {
+    token.rsplit_once('-').unwrap().1.parse().unwrap()
 }
 
 /// All the values of the Authorization header, in one line.
@@ -98,17 +162,16 @@ pub(crate) fn dead() -> Response<String> {
     unauthorized("invalid token")
 }
 
-/// A 401 without a reason.
-pub(crate) fn empty() -> Response<String> {
-    let mut response = Response::new(String::new());
+/// A 401 with this body.
+pub(crate) fn bare(body: &str) -> Response<String> {
+    let mut response = Response::new(body.to_owned());
     *response.status_mut() = StatusCode::UNAUTHORIZED;
     response
 }
 
 /// The 401 of a gateway with this error.
 pub(crate) fn unauthorized(error: &str) -> Response<String> {
-    let mut response = Response::new(String::new());
-    *response.status_mut() = StatusCode::UNAUTHORIZED;
+    let mut response = bare("");
     let challenge = format!(r#"Bearer realm="kong",error="{error}""#);
     response
         .headers_mut()
@@ -120,11 +183,7 @@ pub(crate) fn unauthorized(error: &str) -> Response<String> {
 #[derive(Clone)]
 pub(crate) struct Again<S>(pub(crate) S);
 
-impl<S> Service<Request<Body>> for Again<S>
-where
-    S: Service<Request<Body>, Response = Response<String>, Future: Send> + Clone + Send + 'static,
-    S::Error: Send,
-{
+impl<S: Data<Error: Send>> Service<Request<Body>> for Again<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
