@@ -5,6 +5,7 @@ use std::{io, num::NonZeroU32};
 use http::{Method, Request, StatusCode};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, Outcome, RetryLayer, Sent};
+use tower_tds_outcome::{Cause, Resend};
 
 use crate::probe::{Probe, get, status_of};
 
@@ -127,15 +128,6 @@ async fn error_names_the_request_after_changes_by_layers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rejected_connect_error_does_not_mention_a_proxy() {
-    let probe = Probe::new(|_| Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()));
-    let rule = |error: &mut Error| error.set_kind(Kind::Rejected);
-    let error = tried(&probe, get("/"), rule).await;
-    assert_eq!((error.kind(), error.sent()), (Kind::Rejected, Sent::Never));
-    assert!(!error.to_string().contains("proxy"), "{error}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn kind_set_by_a_rule_decides_the_wait() {
     let probe = Probe::new(|n| Ok(status_of(if n == 0 { 503 } else { 404 })));
     let rule = |error: &mut Error| {
@@ -146,6 +138,21 @@ async fn kind_set_by_a_rule_decides_the_wait() {
     tried(&probe, get("/v2"), rule).await;
     let seen = probe.seen();
     assert!(seen[1].at >= std::time::Duration::from_secs(1) && seen[1].line.contains("/v2"));
+}
+
+/// A gRPC refusal has the status of a success.
+#[tokio::test(start_paused = true)]
+async fn grpc_refusal_in_the_head_is_an_error() {
+    for (status, kind) in [(16, Some(Kind::InvalidToken)), (0, None)] {
+        let service = Probe::always(200).map_response(move |mut response| {
+            let headers = response.headers_mut();
+            headers.insert("content-type", "application/grpc".parse().unwrap());
+            headers.insert("grpc-status", status.into());
+            response
+        });
+        let answer = ClassifyLayer::new().layer(service).oneshot(get("/")).await;
+        assert_eq!(answer.err().map(|error| error.kind()), kind);
+    }
 }
 
 /// A service whose statuses mean something of their own, below all layers.
@@ -176,5 +183,50 @@ async fn outcome_in_the_extensions_of_a_response_decides_its_kind() {
                 .map(|error| (error.kind(), Outcome::of_error(&error).unwrap()));
             assert_eq!(read, kind.map(|kind| (kind, outcome)), "{status}");
         }
+    }
+}
+
+/// A layer of your own, whose error carries a cause.
+#[tokio::test(start_paused = true)]
+async fn cause_of_a_users_own_layer_decides_kind_and_resend() {
+    for (outcome, resend, kind, stop, times) in [
+        (
+            Outcome::RateExceeded,
+            None,
+            Kind::RateExceeded,
+            GiveUp::Attempts,
+            3,
+        ),
+        (
+            Outcome::NoPermit,
+            None,
+            Kind::LimitTimeout,
+            GiveUp::Attempts,
+            3,
+        ),
+        (
+            Outcome::NoPermit,
+            Some(Resend::Forbidden),
+            Kind::LimitTimeout,
+            GiveUp::Forbidden,
+            1,
+        ),
+        (
+            Outcome::NoPermit,
+            Some(Resend::TooLate),
+            Kind::LimitTimeout,
+            GiveUp::Deadline,
+            1,
+        ),
+    ] {
+        let probe = Probe::new(move |_| {
+            let mut cause = Cause::new(outcome);
+            cause.resend = resend;
+            Err(cause.over("too fast").into())
+        });
+        let stack = RetryLayer::new().layer(probe.clone());
+        let error = stack.oneshot(get("/v2")).await.unwrap_err();
+        assert_eq!((error.kind(), error.gave_up()), (kind, Some(stop)));
+        assert_eq!(probe.seen().len(), times, "{error}");
     }
 }
