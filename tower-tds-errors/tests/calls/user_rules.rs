@@ -89,24 +89,19 @@ async fn rule_forbids_retries_by_host_and_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reset_post_is_not_retried_under_an_unsent_kind() {
+async fn what_may_have_been_sent_stays_so_under_an_unsent_kind() {
     for kind in [Kind::Connect, Kind::LimitTimeout, Kind::TokenUnavailable] {
-        let probe = Probe::new(|_| Err(io::Error::from(io::ErrorKind::ConnectionReset).into()));
-        let error = tried(&probe, post("/"), move |error| error.set_kind(kind)).await;
-        assert_eq!((error.kind(), error.sent()), (kind, Sent::Unknown));
-        assert_eq!(error.gave_up(), Some(GiveUp::NotIdempotent));
-        assert_eq!((probe.seen().len(), probe.seen()[0].attempt), (1, 1));
+        for (status, sent) in [(Some(409), Sent::Answered), (None, Sent::Unknown)] {
+            let probe = Probe::new(move |_| match status {
+                Some(status) => Ok(status_of(status)),
+                None => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+            });
+            let error = tried(&probe, post("/"), move |error| error.set_kind(kind)).await;
+            assert_eq!((error.kind(), error.sent()), (kind, sent));
+            assert_eq!(error.gave_up(), Some(GiveUp::NotIdempotent));
+            assert_eq!(probe.seen().len(), 1);
+        }
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn answered_request_stays_sent_under_an_unsent_kind() {
-    let probe = Probe::always(409);
-    let rule = |error: &mut Error| error.set_kind(Kind::LimitTimeout);
-    let error = tried(&probe, post("http://a.example/"), rule).await;
-    let known = (error.kind(), error.sent());
-    assert_eq!(known, (Kind::LimitTimeout, Sent::Answered));
-    assert_eq!(probe.seen().len(), 1);
 }
 
 /// A layer in between, for example one that sets the host.

@@ -18,10 +18,8 @@ use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::time::Instant;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
-use tokio_test::task;
 use tower::buffer::BufferLayer;
 use tower::timeout::TimeoutLayer;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
@@ -204,33 +202,6 @@ async fn buffer_does_not_change_the_kind_of_a_failure() {
         cause.is::<tower::buffer::error::ServiceError>(),
         "{error:?}"
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn unaccepted_connect_ends_at_the_connector_timeout() {
-    let listening = TcpSocket::new_v4().unwrap();
-    listening.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    // The listener never accepts: the queue is full after two, and later connects get no reply.
-    let listener = listening.listen(1).unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut queue = Vec::new();
-    for _ in 0..8 {
-        let mut connect = task::spawn(TcpStream::connect(address));
-        let connected = connect.poll();
-        queue.push((connect, connected));
-    }
-    let mut connector = HttpConnector::new();
-    connector.set_connect_timeout(Some(Duration::from_secs(5)));
-    let client = Client::builder(TokioExecutor::new()).build(connector);
-    let start = Instant::now();
-    let call = ClassifyLayer::new()
-        .layer(client)
-        .oneshot(get(&format!("http://{address}/")));
-    let error = call.await.map(drop).unwrap_err();
-    assert_eq!((error.kind(), error.sent()), (Kind::Connect, Sent::Never));
-    assert!(error.is_retryable());
-    assert_eq!(start.elapsed(), Duration::from_secs(5));
-    once(&error);
 }
 
 #[tokio::test]

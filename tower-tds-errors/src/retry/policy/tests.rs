@@ -126,19 +126,6 @@ fn retry_of_an_unsent_request_costs_no_budget() {
 }
 
 #[test]
-fn hint_up_to_the_longest_wait_is_kept() {
-    let longest = Policy::default().longest_wait;
-    for kind in [Kind::Throttled, Kind::Unavailable, Kind::RateExceeded] {
-        for hint in [longest, longest / 2, longest - SILENCE] {
-            for seed in 0..500 {
-                let slept = wait(&mut put(seed, 2), &hinted(kind, hint)).unwrap();
-                assert!((hint..=longest).contains(&slept), "{kind} {slept:?}");
-            }
-        }
-    }
-}
-
-#[test]
 fn short_longest_wait_does_not_shorten_the_silence() {
     for longest in [Duration::from_millis(10), Duration::from_millis(500)] {
         let policy = Policy {
@@ -192,7 +179,7 @@ proptest! {
         let hint = Duration::from_millis(hint);
         if let Ok(wait) = wait(&mut put(seed, attempt), &hinted(kind, hint)) {
             let own = free().backoff(attempt);
-            prop_assert!(wait >= hint);
+            prop_assert!(wait >= hint && wait <= free().longest_wait);
             prop_assert!(wait <= (hint + hint / 2).max(own + hint / 2).max(SILENCE * 2));
         }
     }
@@ -237,17 +224,6 @@ proptest! {
         let bound = backoff(base, cap).backoff(n);
         prop_assert!(up_to(bound) <= bound && bound <= cap);
     }
-}
-
-#[test]
-fn draws_fill_the_whole_range_evenly() {
-    let mut tenths = [0i32; 10];
-    for _ in 0..10_000 {
-        let drawn = up_to(Duration::from_secs(1)).as_millis();
-        tenths[usize::try_from(drawn / 100).unwrap().min(9)] += 1;
-    }
-    // Ten standard deviations: 10 * sqrt(10_000 * 0.1 * 0.9).
-    assert!(tenths.iter().all(|n| (n - 1000).abs() < 300), "{tenths:?}");
 }
 
 #[test]
