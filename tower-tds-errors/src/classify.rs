@@ -125,6 +125,7 @@ pub(crate) fn error_of(
 
     // Without a `Content-Range` it may be about connections as well.
     let is_unclear = kind == Kind::Rejected
+        && own.is_none()
         && status == StatusCode::RANGE_NOT_SATISFIABLE
         && !headers.contains_key(CONTENT_RANGE);
     let mut facts = Facts::new(kind);
@@ -174,7 +175,7 @@ fn by_head(
         Outcome::Accepted if own.is_some() => return None,
         // Most often about its range, so it slows no other request: if it was about connections, the
         // next request without a range is a `ConnectionLimit`.
-        Outcome::ConnectionsExceeded if expected.has_range => Kind::Rejected,
+        Outcome::ConnectionsExceeded if own.is_none() && expected.has_range => Kind::Rejected,
         Outcome::Accepted | Outcome::Other | Outcome::Lost | Outcome::Unsent
             if is_success(status) =>
         {

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -11,6 +11,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// tokio runtime with timers.
 #[derive(Debug, Default)]
 pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
+
+/// Margin before the deadline: a layer that holds a response, or reads its body, hands it up this early, so that the
+/// layers above can still return it. No attempt begins within the margin.
+pub(crate) const HEADROOM: Duration = Duration::from_millis(10);
 
 // === impl Timer ===
 

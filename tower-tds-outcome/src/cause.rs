@@ -130,17 +130,10 @@ impl fmt::Display for Cause {
 /// Shows no text of the source, which may hold a secret.
 impl fmt::Debug for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            outcome,
-            sent,
-            wait,
-            resend,
-            ..
-        } = self;
-        write!(
-            f,
-            "Cause {{ {outcome:?}, sent: {sent:?}, wait: {wait:?}, resend: {resend:?} }}"
-        )
+        let mut f = f.debug_struct("Cause");
+        f.field("outcome", &self.outcome).field("sent", &self.sent);
+        f.field("wait", &self.wait).field("resend", &self.resend);
+        f.finish_non_exhaustive()
     }
 }
 

@@ -97,6 +97,7 @@ impl Outcome {
 
     /// Reads the head of a response.
     #[inline]
+    #[must_use]
     pub fn of_head(status: StatusCode, headers: &HeaderMap) -> Self {
         if status.is_success() {
             // A scan of a few names is faster than a hash.

@@ -18,7 +18,7 @@ use tower_service::Service;
 use tower_tds_outcome::{DeadlineAt, Secrets};
 
 use super::{MOST_BYTES, RequestFacts, by_head, error_of};
-use crate::clock::{self, Timer};
+use crate::clock::{self, HEADROOM, Timer};
 use crate::error::Error;
 use crate::kind::Kind;
 
@@ -358,9 +358,6 @@ async fn read<R: Body>(body: R, most: usize, until: Option<Instant>) -> (Vec<u8>
     }
     (bytes, true)
 }
-
-/// Margin before the deadline, so that the layers above can still return the error.
-const HEADROOM: Duration = Duration::from_millis(10);
 
 /// Much longer than the transfer of a complete error body, and short against the longest backoff
 /// (10 s).

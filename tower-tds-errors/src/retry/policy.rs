@@ -15,6 +15,7 @@ use tower_tds_outcome::{DeadlineAt, Sent};
 
 use super::budget::RetryBudget;
 use super::request::Repeat;
+use crate::clock::HEADROOM;
 use crate::error::{Error, Facts};
 use crate::kind::{Advice, GiveUp, Kind, SILENCE};
 
@@ -176,6 +177,9 @@ impl RetryState {
         // The server may have closed the connection while it was idle. Another attempt then follows
         // at once, and is not counted.
         let was_idle = error.kind() == Kind::Reset && self.may_be_idle;
+        if left.is_some_and(|left| left <= HEADROOM) {
+            return Err(GiveUp::Deadline);
+        }
         // A token that cannot be had yet costs no attempt, because the backoff of its endpoint and the
         // deadline bound the wait.
         let is_awaited = error.is_free() && error.sent() == Sent::Never;

@@ -340,43 +340,26 @@ async fn calls_that_begin_together_pay_for_as_many_retries_as_those_one_after_an
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_cannot_be_had_yet_costs_no_attempt() {
-    for (resend, expected) in [(Some(Resend::Free), true), (None, false)] {
+    let (layer, free) = (RetryLayer::new().deadline(secs(30)), Some(Resend::Free));
+    for (layer, resend, comes_after, stop) in [
+        (layer.clone(), free, secs(20), None),
+        (layer.clone(), None, secs(20), Some(GiveUp::Attempts)),
+        (layer.clone(), free, secs(99), Some(GiveUp::Deadline)),
+        (layer.attempts(n(1)), free, secs(20), Some(GiveUp::Attempts)),
+    ] {
         let start = Instant::now();
-        let busy = tower::service_fn(move |_: Request<Full<Bytes>>| {
+        let endpoint = tower::service_fn(move |_: Request<Full<Bytes>>| {
             let mut cause = Cause::new(Outcome::NoToken);
-            (cause.resend, cause.wait) = (resend, Some(Duration::from_secs(1)));
-            let is_there = start.elapsed() > Duration::from_secs(20);
-            std::future::ready(if is_there {
-                Ok(Response::new(()))
-            } else {
-                Err(cause)
-            })
+            (cause.resend, cause.wait) = (resend, Some(secs(1)));
+            let is_there = start.elapsed() > comes_after;
+            std::future::ready(is_there.then(|| Response::new(())).ok_or(cause))
         });
-        let retry = RetryLayer::new().deadline(Duration::from_secs(30));
-        let answer = retry.layer(busy).oneshot(get("http://a/")).await;
-        assert_eq!(answer.is_ok(), expected, "{answer:?}");
+        let answer = layer.layer(endpoint).oneshot(get("http://a/")).await;
+        assert_eq!(answer.is_ok(), stop.is_none(), "{answer:?}");
+        let Err(error) = answer else { continue };
+        let known = (error.kind(), error.sent(), error.gave_up());
+        assert_eq!(known, (Kind::TokenUnavailable, Sent::Never, stop));
+        let is_whole = (secs(25)..=secs(30)).contains(&start.elapsed());
+        assert_eq!(is_whole, stop == Some(GiveUp::Deadline));
     }
-    let never = |_: Request<Full<Bytes>>| {
-        let mut cause = Cause::new(Outcome::NoToken);
-        (cause.resend, cause.wait) = (Some(Resend::Free), Some(Duration::from_secs(1)));
-        std::future::ready(Err::<Response<()>, _>(cause))
-    };
-    let retry = RetryLayer::new().deadline(Duration::from_secs(30));
-    let ended = async |layer: RetryLayer| {
-        let start = Instant::now();
-        let error = layer
-            .layer(tower::service_fn(never))
-            .oneshot(get("http://a/"))
-            .await;
-        let error = error.unwrap_err();
-        assert_eq!(
-            (error.kind(), error.sent()),
-            (Kind::TokenUnavailable, Sent::Never)
-        );
-        (error.gave_up(), start.elapsed())
-    };
-    let (gave_up, took) = ended(retry.clone()).await;
-    assert_eq!(gave_up, Some(GiveUp::Deadline));
-    assert!(took > Duration::from_secs(25) && took <= Duration::from_secs(30));
-    assert_eq!(ended(retry.attempts(n(1))).await.0, Some(GiveUp::Attempts));
 }

@@ -158,7 +158,20 @@ async fn outcome_in_the_extensions_of_a_response_decides_its_kind() {
         (503, Outcome::RateExceeded, Some(Kind::RateExceeded)),
         (423, Outcome::Other, Some(Kind::Rejected)),
         (404, Outcome::Accepted, None),
+        (416, Outcome::Other, Some(Kind::Rejected)),
+        (
+            420,
+            Outcome::ConnectionsExceeded,
+            Some(Kind::ConnectionLimit),
+        ),
     ];
+    // Only a status is read in the light of its request.
+    let ranged = || {
+        let mut request = get("/v2");
+        let range = http::HeaderValue::from_static("bytes=0-");
+        request.headers_mut().insert("range", range);
+        request
+    };
     for (status, outcome, kind) in cases {
         let service = Probe::always(status).map_response(move |mut response| {
             response.extensions_mut().insert(outcome);
@@ -169,13 +182,14 @@ async fn outcome_in_the_extensions_of_a_response_decides_its_kind() {
             .clone()
             .layer(ClassifyLayer::new().layer(service.clone()));
         let answers = [
-            classified.oneshot(get("/v2")).await,
-            once.layer(service).oneshot(get("/v2")).await,
+            classified.oneshot(ranged()).await,
+            once.layer(service).oneshot(ranged()).await,
         ];
         for answer in answers {
-            let read = answer
-                .err()
-                .map(|error| (error.kind(), Outcome::of_error(&error).unwrap()));
+            let read = answer.err().map(|error| {
+                assert!(status != 416 || !error.is_retryable(), "{error}");
+                (error.kind(), Outcome::of_error(&error).unwrap())
+            });
             assert_eq!(read, kind.map(|kind| (kind, outcome)), "{status}");
         }
     }
