@@ -321,10 +321,7 @@ pub(crate) fn wait(trouble: &Trouble, tries: u32, wait_quota: bool) -> Option<Du
 
 /// Whether a request may be refused because of its range.
 const fn is_of_the_range(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Rejected | Kind::MissingRole | Kind::RangeUnclear
-    )
+    matches!(kind, Kind::Rejected | Kind::MissingRole)
 }
 
 /// Attempts for each file. Each consists of the client's own attempts.

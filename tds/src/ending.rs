@@ -252,7 +252,7 @@ pub(crate) fn advised(error: Error) -> Error {
         _ if error.is_unknown_issuer() => "name a file with its CA: --ca or TDS_CA_FILE",
         Kind::TooLarge => "fetch it with get or bulk, which have no such bound",
         Kind::RateExceeded => "lower --rate, or share the limits by --share or --fleet",
-        Kind::ConnectionLimit | Kind::RangeUnclear => {
+        Kind::ConnectionLimit => {
             "lower --connections, or share the limits by --share or --fleet; another key does not help"
         }
         Kind::LimitTimeout => "send fewer requests at once, or allow a longer --deadline",

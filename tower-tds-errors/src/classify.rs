@@ -5,10 +5,11 @@
     warn(clippy::arithmetic_side_effects, clippy::as_conversions)
 )]
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RANGE};
+use http::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RANGE,
+};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use tower_tds_outcome::{
     Cause, Outcome, Resend, Secrets, Sent, challenges, place, retry_after, said,
@@ -28,24 +29,16 @@ pub(crate) struct Expected {
     has_range: bool,
     /// Whether the request accepts only JSON or XML, so that an HTML page is an error.
     is_data_only: bool,
-    /// Size of the request's `Authorization`, which can make its head too large; 0 without one.
-    authorization: u32,
 }
 
 /// Facts about a request that its error needs.
 #[derive(Clone, Default)]
 pub(crate) struct RequestFacts {
     pub(crate) expected: Expected,
-    redaction: Option<Redaction>,
-}
-
-/// Secrets that no text of the service or of the HTTP client may show.
-#[derive(Clone)]
-enum Redaction {
-    /// The handle that the layer was given.
-    Shared(Secrets),
+    /// The handle that the layer was given: what no text of the service or of the HTTP client may show.
+    shared: Option<Secrets>,
     /// The request's own `Authorization`, if the layer was given no handle.
-    Own(HeaderValue),
+    own: Option<HeaderValue>,
 }
 
 /// Classifies a response that you read without [`Classify`](crate::Classify).
@@ -53,9 +46,6 @@ enum Redaction {
 /// Returns `Ok` for a 304, and for a 2xx, unless that is an HTML page in place of the JSON or XML
 /// that the request accepts, or the head of a gRPC response that refuses the token (`grpc-status` 16)
 /// or reports a missing role (7).
-///
-/// If the head of the request was too large (431, or a 400 whose text reports it), the advice names
-/// the size of your token.
 ///
 /// Pass the headers of the request as well: `Range` and `Accept` change the meaning of a response,
 /// and the value of `Authorization` can only be kept out of the texts if it is known. Decompress
@@ -133,23 +123,33 @@ pub(crate) fn error_of(
     let (kind, message) =
         refined.unwrap_or_else(|| (kind, said.into_iter().chain(challenges).next()));
 
+    // Without a `Content-Range` it may be about connections as well.
+    let is_unclear = kind == Kind::Rejected
+        && own.is_none()
+        && status == StatusCode::RANGE_NOT_SATISFIABLE
+        && !headers.contains_key(CONTENT_RANGE);
     let mut facts = Facts::new(kind);
-    facts.cause.next = match status {
-        StatusCode::SWITCHING_PROTOCOLS => Some(NO_UPGRADE.into()),
-        _ => too_large(status, message.as_deref(), request),
+    let next = match status.as_u16() {
+        101 => Some(NO_UPGRADE),
+        416 if is_unclear => Some(RANGE_OR_CONNECTIONS),
+        431 => Some(HEAD_TOO_LARGE),
+        400 if message.as_deref().is_some_and(is_too_large) => Some(HEAD_TOO_LARGE),
+        _ => None,
     };
+    facts.cause.next = next.map(Into::into);
     // Even a 407 counts as answered, because the service may send one itself. The 407 of a proxy's
     // tunnel is a connect error, and does not reach this code.
     facts.cause.sent = Sent::Answered;
     facts.cause.secrets = request.secrets();
     facts.cause.wait = wait;
     // Whatever the refusal, the service expects another answer after this wait.
-    facts.cause.resend = (wait.is_some() && status.is_client_error()).then_some(Resend::Paid);
+    let is_hinted = wait.is_some() && status.is_client_error();
+    facts.cause.resend = (is_hinted || is_unclear).then_some(Resend::Paid);
     let location = text_of(&headers, LOCATION.as_str()).filter(|_| status.is_redirection());
     facts.answer = Some(Arc::new(Answer {
         status,
         message: message.and_then(|message| facts.shown(&message)),
-        request_id: request_id(&headers).and_then(|id| facts.shown(&id)),
+        request_id: request_id(&headers).and_then(|id| facts.shown(id)),
         location: location.and_then(target).and_then(|it| facts.shown(&it)),
         headers,
         body: body.into(),
@@ -163,16 +163,19 @@ pub(crate) fn error_of(
 /// it is `Other`, the status does.
 ///
 /// An unregistered status is read like the first one of its class (RFC 9110, section 15).
+#[inline]
 fn by_head(
     own: Option<Outcome>,
     status: StatusCode,
     headers: &HeaderMap,
     expected: Expected,
 ) -> Option<Kind> {
-    let outcome = own.unwrap_or_else(|| Outcome::of_head(status, headers, clock::wall));
+    let outcome = own.unwrap_or_else(|| Outcome::of_head(status, headers));
     Some(match outcome {
         Outcome::Accepted if own.is_some() => return None,
-        Outcome::ConnectionsExceeded if expected.has_range => Kind::RangeUnclear,
+        // Most often about its range, so it slows no other request: if it was about connections, the
+        // next request without a range is a `ConnectionLimit`.
+        Outcome::ConnectionsExceeded if own.is_none() && expected.has_range => Kind::Rejected,
         Outcome::Accepted | Outcome::Other | Outcome::Lost | Outcome::Unsent
             if is_success(status) =>
         {
@@ -201,30 +204,8 @@ pub(crate) fn is_success(status: StatusCode) -> bool {
 
 /// Whether a success is an HTML page in place of data. A response without content is never a page.
 #[inline]
-pub(crate) fn is_page(status: StatusCode, headers: &HeaderMap, expected: Expected) -> bool {
+fn is_page(status: StatusCode, headers: &HeaderMap, expected: Expected) -> bool {
     expected.is_data_only && status.is_success() && is_html(headers) && !is_empty(status, headers)
-}
-
-/// Returns the advice if the head of the request was too large. Usually the token is its largest
-/// part.
-fn too_large(
-    status: StatusCode,
-    message: Option<&str>,
-    request: &RequestFacts,
-) -> Option<Cow<'static, str>> {
-    match status.as_u16() {
-        431 => {}
-        400 if message.is_some_and(is_too_large) => {}
-        _ => return None,
-    }
-    Some(match request.expected.authorization {
-        0 => "send fewer or shorter headers".into(),
-        size => format!(
-            "the Authorization header with the token has {size} bytes: have fewer roles or scopes put \
-             into it, or have the gateway accept larger headers"
-        )
-        .into(),
-    })
 }
 
 fn is_empty(status: StatusCode, headers: &HeaderMap) -> bool {
@@ -247,10 +228,6 @@ fn refine(status: StatusCode, text: &str) -> Option<Kind> {
     let outcome = Outcome::of_text(text);
     let text = normal(text);
     let is_unauthorized = status == StatusCode::UNAUTHORIZED;
-    if CREDENTIALS.contains(&&*text) {
-        let is_refused = is_unauthorized || status == StatusCode::BAD_REQUEST;
-        return is_refused.then_some(Kind::TokenRefused);
-    }
     // With these texts the gateway reports that it could not check the token. A new one would not
     // help, and would put load on an identity server that is down.
     if IDENTITY.iter().any(|known| text.starts_with(known)) || is_unreachable(&text) {
@@ -287,8 +264,6 @@ fn is_unreachable(text: &str) -> bool {
 fn has_long_window(headers: &HeaderMap) -> bool {
     headers.iter().any(|(name, value)| {
         let window = name.as_str().strip_prefix("x-ratelimit-remaining-");
-        // Kong may put the name of a limit before that of its window.
-        let window = window.and_then(|window| window.rsplit('-').next());
         matches!(window, Some("hour" | "day" | "month" | "year")) && value.as_bytes() == b"0"
     })
 }
@@ -302,15 +277,9 @@ fn target(location: &str) -> Option<String> {
     }
 }
 
-fn request_id(headers: &HeaderMap) -> Option<Box<str>> {
-    let names = ["x-kong-request-id", "x-request-id", "x-correlation-id"];
-    // The form of a gateway's id. It may be that of two numbers of 32 digits.
-    let plain = |c: u8| c.is_ascii_hexdigit() || c == b'-';
-    let fits = |id: &&str| (1..=64).contains(&id.len()) && id.bytes().all(plain);
-    let id = names
-        .iter()
-        .find_map(|name| text_of(headers, name).filter(fits));
-    id.map(Box::from)
+fn request_id(headers: &HeaderMap) -> Option<&str> {
+    let mut names = ["x-kong-request-id", "x-request-id", "x-correlation-id"].iter();
+    names.find_map(|name| text_of(headers, name))
 }
 
 fn text_of<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -325,7 +294,7 @@ impl RequestFacts {
     pub(crate) fn of(headers: &HeaderMap, secrets: Option<&Secrets>) -> Self {
         // One pass over the few headers of a request is cheaper than several look-ups, which hash.
         let mut request = Self {
-            redaction: secrets.map(|secrets| Redaction::Shared(secrets.clone())),
+            shared: secrets.cloned(),
             ..Self::default()
         };
         let mut data = None;
@@ -334,11 +303,8 @@ impl RequestFacts {
                 // Most requests send this value, so it is compared first.
                 let is_data = value == "application/json" || is_data(value.as_bytes());
                 data = Some(data != Some(false) && is_data);
-            } else if *name == AUTHORIZATION {
-                request.expected.authorization = u32::try_from(value.len()).unwrap_or(u32::MAX);
-                if request.redaction.is_none() {
-                    request.redaction = Some(Redaction::Own(value.clone()));
-                }
+            } else if *name == AUTHORIZATION && request.shared.is_none() {
+                request.own.get_or_insert_with(|| value.clone());
             }
             request.expected.has_range |= *name == RANGE;
         }
@@ -349,14 +315,12 @@ impl RequestFacts {
     /// Returns the secrets that are known.
     #[cold]
     pub(crate) fn secrets(&self) -> Option<Secrets> {
-        match self.redaction.as_ref()? {
-            Redaction::Shared(secrets) => Some(secrets.clone()),
-            Redaction::Own(header) => {
-                let secrets = Secrets::default();
-                secrets.add_authorization(header);
-                Some(secrets)
-            }
-        }
+        let Some(header) = &self.own else {
+            return self.shared.clone();
+        };
+        let secrets = Secrets::default();
+        secrets.add_authorization(header);
+        Some(secrets)
     }
 }
 
@@ -377,6 +341,11 @@ fn is_data(accepted: &[u8]) -> bool {
 const NO_UPGRADE: &str =
     "send it with another client: these layers do not pass on an upgrade, such as a WebSocket";
 
+const RANGE_OR_CONNECTIONS: &str = "check the range, or share one client";
+
+const HEAD_TOO_LARGE: &str = "send fewer or shorter headers; most often the token is the longest: have fewer roles or scopes \
+                              put into it, or have the gateway accept larger headers";
+
 /// Longest part of an error body that is read. The largest known error page of a gateway has 4 KiB.
 /// Beyond this bound, reading on to reuse the connection costs more than a new one.
 pub(crate) const MOST_BYTES: usize = 16 * 1024;
@@ -389,9 +358,6 @@ const TOO_LARGE: [&str; 5] = [
     "request header is too large",
     "size of the request headers is too long",
 ];
-
-/// Error codes of RFC 6749, section 5.2.
-const CREDENTIALS: [&str; 3] = ["invalid_client", "unauthorized_client", "invalid_grant"];
 
 /// Texts for a response of the identity server that the gateway cannot use.
 const IDENTITY: [&str; 2] = ["response indicates failure", "json decoding failed"];

@@ -1,16 +1,14 @@
 //! Clock and timer of this crate.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Timer that is created when a wait begins, because an immediate response needs none.
-///
-/// Outside a runtime no timer is created, and each poll compares the deadline with the clock.
+/// Timer that is created when a wait begins, because an immediate response needs none. Creating it panics outside of a
+/// tokio runtime with timers.
 #[derive(Debug, Default)]
 pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
 
@@ -21,36 +19,12 @@ pub(crate) const HEADROOM: Duration = Duration::from_millis(10);
 // === impl Timer ===
 
 impl Timer {
-    /// Whether there is a timer that wakes the polling task.
-    pub(crate) const fn has_clock(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Sleeps until `at`. Returns false if no timer would wake the task, because there is no runtime.
-    pub(crate) async fn sleep_until(&mut self, at: Instant) -> bool {
-        poll_fn(|cx| match self.poll(Some(at), cx) {
-            Poll::Ready(()) => Poll::Ready(true),
-            Poll::Pending if self.has_clock() => Poll::Pending,
-            Poll::Pending => Poll::Ready(false),
-        })
-        .await
-    }
-
     /// Waits until `at`, or forever if it is `None`.
     pub(crate) fn poll(&mut self, at: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = at else {
             return Poll::Pending;
         };
-        // The clock decides, because the timer of a layer above may fire before this one.
-        if at <= now() {
-            return Poll::Ready(());
-        }
-        if self.0.is_none() && Handle::try_current().is_ok() {
-            self.0 = Some(Box::pin(sleep_until(at)));
-        }
-        let Some(sleep) = &mut self.0 else {
-            return Poll::Pending;
-        };
+        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(at)));
         if sleep.deadline() != at {
             sleep.as_mut().reset(at);
         }
@@ -66,16 +40,9 @@ pub(crate) fn now() -> Instant {
 
 /// Returns the wall clock, for dates without a `Date` header.
 pub(crate) fn wall() -> SystemTime {
-    #[cfg(test)]
-    if let Some(set) = tests::set() {
-        return set;
-    }
     #[expect(
         clippy::disallowed_methods,
         reason = "a date from a server, or for a person, has no meaning on a monotonic clock"
     )]
     SystemTime::now()
 }
-
-#[cfg(test)]
-mod tests;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, Uri};
 use tower::BoxError;
-use tower_tds_outcome::{Cause, Outcome, Resend, Secrets, Sent, chain, place};
+use tower_tds_outcome::{Cause, Outcome, Resend, Sent, chain, place};
 
 use crate::kind::{Advice, GiveUp, Kind, SILENCE};
 
@@ -56,14 +56,6 @@ pub(crate) struct Facts {
     pub(crate) received: Option<(u64, Option<u64>)>,
 }
 
-/// What is known about a failure from the chain of its error.
-enum Known<'a> {
-    /// An error of this type.
-    Error(&'a Error),
-    /// A layer that had nothing to send, whatever is below.
-    Own(&'a Cause),
-}
-
 /// What the service sent. Clones of an error share it.
 #[derive(Clone)]
 pub(crate) struct Answer {
@@ -84,9 +76,8 @@ pub(crate) struct Answer {
 impl Error {
     /// Creates an error of `kind`, caused by `source`.
     ///
-    /// If `source` wraps an error of this type, the new error keeps its status, hint and attempts,
-    /// and [`sent`](Self::sent) where that is [`Sent::Answered`] or [`Sent::Unknown`]. Otherwise
-    /// `kind` decides: with [`Kind::Connect`], for example, nothing was sent.
+    /// If `source` wraps an error of this type, the new error keeps its status, hint, attempts and
+    /// [`sent`](Self::sent). Otherwise `kind` decides: with [`Kind::Connect`], for example, nothing was sent.
     #[must_use]
     pub fn new(kind: Kind, source: impl Into<BoxError>) -> Self {
         let source = source.into();
@@ -94,9 +85,6 @@ impl Error {
             Some(known) => known.facts().clone(),
             None => Facts::new(kind),
         };
-        if facts.cause.sent == Sent::Never {
-            facts.cause.sent = kind.row().sent;
-        }
         facts.set_kind(kind);
         Self::build(facts, Some(source))
     }
@@ -105,45 +93,26 @@ impl Error {
     /// HTTP client.
     fn read(source: BoxError) -> Self {
         let outer = Cause::of(&*source);
-        let mut facts = match Known::of(&*source) {
-            Some(Known::Error(error)) => error.facts().clone(),
-            Some(Known::Own(cause)) => {
-                let mut facts = Facts::new(Kind::of(cause));
-                facts.cause = cause.clone();
-                // The failure of a token request may be one that does not go away by itself, and may
-                // have advice of its own: about certificates, or about a proxy.
-                let (below, next) = transport::below(cause);
-                facts.kind = match (facts.kind, below) {
-                    (Kind::TokenUnavailable, Kind::Tls) => Kind::Tls,
-                    (Kind::TokenUnavailable, Kind::Rejected) => Kind::TokenRefused,
-                    (kind, _) => kind,
-                };
-                if next.is_some() || facts.kind != Kind::of(cause) {
-                    facts.cause.next = next;
-                }
+        let known = chain(&*source).find_map(|link| match link.downcast_ref::<Self>() {
+            Some(error) => Some(error.facts().clone()),
+            None => link.downcast_ref().and_then(Facts::of_own),
+        });
+        let mut facts = known.unwrap_or_else(|| match (transport::kind(&*source), outer) {
+            ((Kind::Unrecognized, _), Some(cause)) => Facts::of(cause),
+            ((kind, sent), _) => {
+                let mut facts = Facts::new(kind);
+                facts.cause.sent = sent;
+                facts.settle();
                 facts
             }
-            None => match (transport::kind(&*source), outer) {
-                ((Kind::Unrecognized, _), Some(cause)) => {
-                    let mut facts = Facts::new(Kind::of(cause));
-                    facts.cause = cause.clone();
-                    facts
-                }
-                ((kind, sent), _) => {
-                    let mut facts = Facts::new(kind);
-                    facts.cause.sent = sent;
-                    facts.settle();
-                    facts
-                }
-            },
-        };
+        });
         // Whatever the token layer did about a 401, this one was not about the token.
         let is_moot = |outer: &Cause| {
             let is_about_token = matches!(facts.kind, Kind::InvalidToken | Kind::MissingRole);
             matches!(outer.outcome, Outcome::TokenRefused | Outcome::RoleMissing) && !is_about_token
         };
         if let Some(outer) = outer.filter(|outer| !is_moot(outer)) {
-            facts.cause.add(outer);
+            facts.add(outer);
         }
         facts.gave_up = facts.gave_up.or(match facts.cause.resend {
             Some(Resend::Forbidden) => Some(GiveUp::Forbidden),
@@ -356,8 +325,7 @@ impl Error {
         self.facts().cause.wait
     }
 
-    /// Returns the request id for the service's owner, if it consists of hexadecimal digits and
-    /// hyphens.
+    /// Returns the request id for the service's owner, redacted.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
         self.facts().answer.as_ref()?.request_id.as_deref()
@@ -463,27 +431,6 @@ impl From<io::Error> for Error {
     }
 }
 
-// === impl Known ===
-
-impl<'a> Known<'a> {
-    /// Returns the first in a chain.
-    fn of(error: &'a (dyn StdError + 'static)) -> Option<Self> {
-        chain(error).find_map(|link| {
-            let cause = link.downcast_ref().filter(|cause: &&Cause| {
-                matches!(
-                    cause.outcome,
-                    Outcome::NoPermit
-                        | Outcome::NoToken
-                        | Outcome::TokenDenied
-                        | Outcome::AddressNotAllowed
-                )
-            });
-            let own = cause.map(Self::Own);
-            own.or_else(|| link.downcast_ref().map(Self::Error))
-        })
-    }
-}
-
 // === impl Facts ===
 
 impl Facts {
@@ -503,6 +450,47 @@ impl Facts {
         facts
     }
 
+    /// Reads the cause of a failure that no layer below knows better.
+    fn of(cause: &Cause) -> Self {
+        let mut facts = Self::new(Kind::of(cause));
+        facts.cause = cause.clone();
+        facts
+    }
+
+    /// Reads the cause of a layer that had nothing to send, whatever is below.
+    fn of_own(cause: &Cause) -> Option<Self> {
+        let (Outcome::NoPermit
+        | Outcome::NoToken
+        | Outcome::TokenDenied
+        | Outcome::AddressNotAllowed) = cause.outcome
+        else {
+            return None;
+        };
+        let mut facts = Self::of(cause);
+        // The failure of a token request may be one that does not go away by itself, and may
+        // have advice of its own: about certificates, or about a proxy.
+        let (below, next) = transport::below(cause);
+        facts.kind = match (facts.kind, below) {
+            (Kind::TokenUnavailable, Kind::Tls) => Kind::Tls,
+            (Kind::TokenUnavailable, Kind::Rejected) => Kind::TokenRefused,
+            (kind, _) => kind,
+        };
+        if next.is_some() || facts.kind != Kind::of(cause) {
+            facts.cause.next = next;
+        }
+        Some(facts)
+    }
+
+    /// Takes from the layer above its decision about a resend, and the secrets if none are known here. The advice of the
+    /// nearest layer stays.
+    fn add(&mut self, above: &Cause) {
+        let cause = &mut self.cause;
+        cause.resend = above.resend.or(cause.resend);
+        cause.wait = above.wait.or(cause.wait);
+        cause.waited_for = above.waited_for.clone().or(cause.waited_for.take());
+        cause.secrets = cause.secrets.take().or_else(|| above.secrets.clone());
+    }
+
     /// Updates what the failure means for the token and the limits, after a change of the facts that decide it.
     fn settle(&mut self) {
         let status = self.answer.as_ref().map(|it| it.status);
@@ -512,8 +500,6 @@ impl Facts {
             Kind::InvalidToken => Outcome::TokenRefused,
             Kind::RateExceeded => Outcome::RateExceeded,
             Kind::Throttled | Kind::QuotaExhausted => Outcome::QuotaExceeded(self.cause.wait),
-            // A `RangeUnclear` is most often about its range, so it slows no other request: if it was
-            // about connections, the next request without a range is a `ConnectionLimit`.
             Kind::ConnectionLimit => Outcome::ConnectionsExceeded,
             // Whatever its text, a 401 refuses the token.
             _ if status == Some(StatusCode::UNAUTHORIZED) => Outcome::TokenRefused,
@@ -538,11 +524,8 @@ impl Facts {
     /// Returns a text of a service or of a cause on one line, without secrets; `None` if nothing is
     /// left.
     pub(crate) fn shown(&self, text: &str) -> Option<Box<str>> {
-        let line = match &self.cause.secrets {
-            Some(secrets) => secrets.line(text),
-            None => Secrets::default().line(text),
-        };
-        Some(line.into_boxed_str()).filter(|line| !line.is_empty())
+        let secrets = self.cause.secrets.clone().unwrap_or_default();
+        Some(secrets.line(text).into_boxed_str()).filter(|line| !line.is_empty())
     }
 
     /// Records the request, unless a layer nearer to the failure has done so.

@@ -12,8 +12,6 @@ pub(crate) enum Advice {
     Never,
     /// One retry without a wait, because a layer below gets a new token or another connection.
     Once,
-    /// One retry, after a random wait (full jitter).
-    OnceLater,
     /// Retries after random waits (full jitter).
     Backoff,
     /// Retries after a second and jitter.
@@ -45,8 +43,7 @@ pub enum GiveUp {
     /// The request may have been carried out, and its method is not idempotent; see
     /// [`Repeat`](crate::Repeat).
     NotIdempotent,
-    /// No attempt could begin: the service below failed to become ready, or there is no runtime to
-    /// wait in.
+    /// No attempt could begin, because the service below failed to become ready.
     NotReady,
     /// Some layer below, or the request itself, forbids a retry.
     Forbidden,
@@ -155,11 +152,6 @@ kinds! {
         ConnectionLimit: "connection_limit", Backoff, Answered,
             "too many connections from this IP address",
             "close connections, or share one client; another key does not help";
-        /// The range is outside the resource, or there are too many connections: a 416 without
-        /// `Content-Range` to a request with `Range` leaves this open, so it is retried once.
-        RangeUnclear: "range_unclear", OnceLater, Answered,
-            "range outside the resource, or too many connections",
-            "check the range, or share one client";
         /// A limit of this process gave no permit in time, or shed the request: your program sends
         /// more requests than its limits allow.
         LimitTimeout: "limit_timeout", Backoff, Never,
@@ -263,15 +255,6 @@ impl Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-// === impl Advice ===
-
-impl Advice {
-    /// Whether a second failure of this kind is final.
-    pub(crate) const fn is_once(self) -> bool {
-        matches!(self, Self::Once | Self::OnceLater)
     }
 }
 

@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 
 use self::budget::RetryBudget;
 use self::call::{Call, Settings};
-use self::policy::{Backoff, Policy};
+use self::policy::Policy;
 use self::request::{CloneBody, Replay};
 use self::trace::Record;
 use crate::clock;
@@ -116,6 +116,10 @@ pub struct RetryLayer<P = CloneBody> {
 /// Dropping the future drops the wait or the attempt in flight, and nothing is sent after it.
 /// During a wait the future holds a copy of the request and the last error, but no response, and no
 /// permit of a layer below.
+///
+/// # Panics
+///
+/// A call that has to wait panics outside of a tokio runtime with timers.
 ///
 /// # Clone
 ///
@@ -254,7 +258,7 @@ impl<P> RetryLayer<P> {
     /// your test calls `fastrand::seed`, it gets the same waits each time.
     #[must_use]
     pub const fn backoff(mut self, base: Duration, cap: Duration) -> Self {
-        self.settings.policy.backoff = Backoff::new(base, cap);
+        self.settings.policy.backoff = (base, cap);
         self
     }
 

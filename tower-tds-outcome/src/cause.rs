@@ -119,15 +119,6 @@ impl Cause {
     pub fn of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
         chain(error).find_map(<dyn Error>::downcast_ref)
     }
-
-    /// Takes from the layer above its decision about a resend, and the secrets if none are known here. The advice of the
-    /// nearest layer stays.
-    pub fn add(&mut self, above: &Self) {
-        self.resend = above.resend.or(self.resend);
-        self.wait = above.wait.or(self.wait);
-        self.waited_for = above.waited_for.clone().or(self.waited_for.take());
-        self.secrets = self.secrets.take().or_else(|| above.secrets.clone());
-    }
 }
 
 impl fmt::Display for Cause {
@@ -139,17 +130,10 @@ impl fmt::Display for Cause {
 /// Shows no text of the source, which may hold a secret.
 impl fmt::Debug for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            outcome,
-            sent,
-            wait,
-            resend,
-            ..
-        } = self;
-        write!(
-            f,
-            "Cause {{ {outcome:?}, sent: {sent:?}, wait: {wait:?}, resend: {resend:?} }}"
-        )
+        let mut f = f.debug_struct("Cause");
+        f.field("outcome", &self.outcome).field("sent", &self.sent);
+        f.field("wait", &self.wait).field("resend", &self.resend);
+        f.finish_non_exhaustive()
     }
 }
 

@@ -106,6 +106,15 @@ impl DeadlineAt {
         self
     }
 
+    /// Sets the deadline of a request, unless it has an earlier one. What it covers stays.
+    #[inline]
+    pub fn bound(extensions: &mut Extensions, at: Instant) {
+        match extensions.get_mut::<Self>() {
+            Some(deadline) => deadline.at = deadline.at.min(at),
+            None => drop(extensions.insert(Self::new(at))),
+        }
+    }
+
     /// Returns the deadline in the extensions of a request.
     #[inline]
     #[must_use]
@@ -149,9 +158,9 @@ impl HandOver {
     ///
     /// Don't mark the end of a tunnel, which shows nothing about the service, nor one that your side began.
     pub fn end(&self) {
-        update(&self.0, |state| match state {
-            TAKEN | LEFT => ENDED,
-            other => other,
+        update(&self.0, |state| match state & !GIVEN_UP {
+            TAKEN => state & GIVEN_UP | ENDED,
+            _ => state,
         });
     }
 
@@ -162,11 +171,7 @@ impl HandOver {
     #[inline]
     #[must_use]
     pub fn hold(extensions: &Extensions) -> bool {
-        Self::change(extensions, |state| match state {
-            UNKNOWN | TAKEN => HELD,
-            LEFT => GIVEN_UP,
-            other => other,
-        })
+        Self::mark(extensions, HELD)
     }
 
     /// Marks, for a client, that it begins to write the request.
@@ -175,10 +180,7 @@ impl HandOver {
     #[inline]
     #[must_use]
     pub fn take(extensions: &Extensions) -> bool {
-        Self::change(extensions, |state| match state {
-            HELD => TAKEN,
-            other => other,
-        })
+        Self::mark(extensions, TAKEN)
     }
 
     /// Gives the call up, for the layer. Returns where the request was: if it was [held](Handed::Held), it will not be
@@ -186,11 +188,7 @@ impl HandOver {
     #[inline]
     #[must_use]
     pub fn give_up(&self) -> Handed {
-        handed(update(&self.0, |state| match state {
-            HELD => GIVEN_UP,
-            TAKEN => LEFT,
-            other => other,
-        }))
+        handed(update(&self.0, |state| state | GIVEN_UP))
     }
 
     /// Returns where the request is.
@@ -200,23 +198,21 @@ impl HandOver {
         handed(self.0.load(Ordering::Acquire))
     }
 
-    /// Changes the state of a request. Returns whether it was not given up.
-    fn change(extensions: &Extensions, change: impl Fn(u8) -> u8) -> bool {
+    /// Changes the place of a request. Returns whether it was not given up.
+    fn mark(extensions: &Extensions, place: u8) -> bool {
         let deadline = extensions.get::<DeadlineAt>();
         let Some(Self(state)) = deadline.and_then(|deadline| deadline.hand_over.as_ref()) else {
             return true;
         };
-        change(update(state, &change)) != GIVEN_UP
+        let before = update(state, |state| if state <= TAKEN { place } else { state });
+        before & GIVEN_UP == 0
     }
 }
 
 /// A copy can be sent at any time.
 impl Clone for HandOver {
     fn clone(&self) -> Self {
-        update(&self.0, |state| match state {
-            GIVEN_UP => GIVEN_UP,
-            _ => COPIED,
-        });
+        update(&self.0, |state| state & GIVEN_UP | COPIED);
         Self(Arc::clone(&self.0))
     }
 }
@@ -233,26 +229,25 @@ fn update(state: &AtomicU8, change: impl Fn(u8) -> u8) -> u8 {
 
 #[inline]
 const fn handed(state: u8) -> Handed {
-    match state {
-        HELD | GIVEN_UP => Handed::Held,
-        TAKEN | LEFT => Handed::Taken,
+    match state & !GIVEN_UP {
+        HELD => Handed::Held,
+        TAKEN => Handed::Taken,
         ENDED => Handed::Ended,
         _ => Handed::Unknown,
     }
 }
 
-// ## UNKNOWN => HELD <=> TAKEN => LEFT => GIVEN_UP, HELD => GIVEN_UP, TAKEN or LEFT => ENDED, and any but GIVEN_UP => COPIED
+// The place of the request. ## UNKNOWN => HELD <=> TAKEN => ENDED, and any => COPIED
 const UNKNOWN: u8 = 0;
 const HELD: u8 = 1;
 const TAKEN: u8 = 2;
-/// Given up after it was taken.
-const LEFT: u8 = 3;
-/// Given up, and not to be sent.
-const GIVEN_UP: u8 = 4;
-/// Copied, so it is unknown which copies were sent.
-const COPIED: u8 = 5;
 /// Its peer has ended the connection.
-const ENDED: u8 = 6;
+const ENDED: u8 = 3;
+/// Copied, so it is unknown which copies were sent.
+const COPIED: u8 = 4;
+
+/// Set besides the place once the call was given up, which then changes no more by a mark.
+const GIVEN_UP: u8 = 8;
 
 #[cfg(test)]
 mod tests;

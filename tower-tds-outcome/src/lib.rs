@@ -8,10 +8,9 @@
 //!
 //! ```
 //! use http::{HeaderMap, StatusCode};
-//! use std::time::SystemTime;
 //! use tower_tds_outcome::Outcome;
 //!
-//! let outcome = |status| Outcome::of_head(status, &HeaderMap::new(), SystemTime::now);
+//! let outcome = |status| Outcome::of_head(status, &HeaderMap::new());
 //! assert_eq!(outcome(StatusCode::OK), Outcome::Accepted);
 //! assert_eq!(outcome(StatusCode::UNAUTHORIZED), Outcome::TokenRefused);
 //! assert_eq!(outcome(StatusCode::LOCKED), Outcome::RateExceeded);

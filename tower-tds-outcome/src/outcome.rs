@@ -92,18 +92,13 @@ impl Outcome {
     pub fn of_response<B>(response: &Response<B>) -> Self {
         let own = response.extensions().get::<Self>();
         own.copied()
-            .unwrap_or_else(|| Self::of_head(response.status(), response.headers(), wall))
+            .unwrap_or_else(|| Self::of_head(response.status(), response.headers()))
     }
 
     /// Reads the head of a response.
-    ///
-    /// Calls `now` only for a 429: its wait may be a date, and then it counts from `now` if the response has no `Date`.
     #[inline]
-    pub fn of_head(
-        status: StatusCode,
-        headers: &HeaderMap,
-        now: impl FnOnce() -> SystemTime,
-    ) -> Self {
+    #[must_use]
+    pub fn of_head(status: StatusCode, headers: &HeaderMap) -> Self {
         if status.is_success() {
             // A scan of a few names is faster than a hash.
             let is_grpc = headers.keys().any(|name| *name == GRPC_STATUS);
@@ -113,7 +108,7 @@ impl Outcome {
                 Self::Accepted
             };
         }
-        of_refusal(status, headers, now)
+        of_refusal(status, headers)
     }
 
     /// Reads the text of a 401 or 403, from its body or from a parameter of its challenge: is the token invalid, or is
@@ -169,18 +164,14 @@ fn of_grpc(headers: &HeaderMap) -> Outcome {
 }
 
 #[cold]
-fn of_refusal(
-    status: StatusCode,
-    headers: &HeaderMap,
-    now: impl FnOnce() -> SystemTime,
-) -> Outcome {
+fn of_refusal(status: StatusCode, headers: &HeaderMap) -> Outcome {
     match status.as_u16() {
         304 => Outcome::Accepted,
         401 => challenged(headers).unwrap_or(Outcome::TokenRefused),
         403 if challenged(headers) == Some(Outcome::RoleMissing) => Outcome::RoleMissing,
         416 if !headers.contains_key(header::CONTENT_RANGE) => Outcome::ConnectionsExceeded,
         423 => Outcome::RateExceeded,
-        429 => Outcome::QuotaExceeded(retry_after(status, headers, now())),
+        429 => Outcome::QuotaExceeded(retry_after(status, headers, wall())),
         504 => Outcome::GatewayTimedOut,
         _ => Outcome::Other,
     }

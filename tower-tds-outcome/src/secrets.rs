@@ -1,7 +1,7 @@
 //! Handle that holds secrets and removes them from texts.
 
 use std::{
-    fmt,
+    fmt, iter,
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -79,9 +79,6 @@ impl Secrets {
         let known = values.iter().position(|known| **known.value == value);
         let known = known.map_or_else(|| Known::new(name, value), |at| values.remove(at));
         let held = Held(Arc::clone(&known.value));
-        if value.is_empty() {
-            return held;
-        }
         values.insert(0, known);
         let mut of_name = 0;
         values.retain(|known| {
@@ -110,7 +107,7 @@ impl Secrets {
     /// - values that you added: also escaped as in JSON or in Rust's `Debug`, form-urlencoded, percent-encoded in either
     ///   case, and in base64, alone or after a client id; at the end of a text that was cut, from eight characters on;
     /// - password and query of a URL;
-    /// - credentials after `Bearer` or `Basic` of 16 characters or more that have both letters and digits, and JWTs.
+    /// - credentials after `Bearer` or `Basic` of 16 characters or more that have a digit, and JWTs.
     ///
     /// Redact before you cut a text: the rest of a value may be too short to be found.
     #[must_use]
@@ -118,8 +115,8 @@ impl Secrets {
         let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let values = Arc::clone(&values);
         let mut found = find(text, &values);
-        if text.contains(['%', '\\', '&']) {
-            let decoded = Decoded::new(text);
+        let first = text.contains(['%', '\\', '&']).then(|| Decoded::new(text));
+        for decoded in iter::successors(first, Decoded::again).take(DEEPEST) {
             let inside = find(&decoded.text, &values).into_iter();
             found.extend(inside.map(|range| decoded.source(range)));
         }
@@ -165,13 +162,11 @@ impl fmt::Debug for Held {
 impl Known {
     fn new(name: &'static str, value: &str) -> Self {
         let decoded = Decoded::new(value).text;
-        // A backslash at the end of a value is joined with the quote behind it.
-        let plain = [value, &decoded].map(|it| [it, it.trim_end_matches('\\')]);
-        let plain = plain.concat().into_iter().map(|it| Form::new(it, false));
+        let plain = [value, &decoded].map(|it| Form::new(it, false));
         let is_short = value.chars().count() < SHORTEST_PART;
         let base64 = inside_base64(value).map(|letters| Form::new(&letters, true));
         let base64 = base64.into_iter().filter(|_| !is_short);
-        let mut forms: Vec<_> = plain.chain(base64).collect();
+        let mut forms: Vec<_> = plain.into_iter().chain(base64).collect();
         forms.retain(|form| !form.text.is_empty());
         forms.dedup();
         Self {
@@ -280,6 +275,9 @@ const KEPT: usize = 4;
 /// Shortest value that is replaced inside of words too, and shortest beginning of a value that is replaced at the end
 /// of a text that was cut. Anything shorter may be a word.
 const SHORTEST_PART: usize = 8;
+
+/// How often a text may have been escaped: JSON in a form, in the `Debug` of an error, in another one.
+const DEEPEST: usize = 4;
 
 /// Stands in place of a secret.
 const REDACTED: &str = "[redacted]";

@@ -1,9 +1,9 @@
 //! Texts of others: their escapes, the secrets that their syntax shows, and their cut to one line; and rough durations.
 
-use std::{fmt, ops::Range, time::Duration};
+use std::{fmt, iter, ops::Range, time::Duration};
 
-/// A text without its escapes, with the place of each part in the source.
-#[derive(Debug, Default)]
+/// A text without its outer escapes, with the place of each part in the source.
+#[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) text: String,
     /// For each byte of `text`, where its character starts in the source.
@@ -17,26 +17,40 @@ pub struct Rough(pub Duration);
 // === impl Decoded ===
 
 impl Decoded {
-    /// Decodes `%XX`, `\n`, `\"`, `\u{e9}`, `\u00e9`, `\xe9`, `&quot;` and `&#43;`, even if they were escaped several times.
+    /// Decodes `%XX`, `\n`, `\"`, `\u00e9`, `\xe9`, `&quot;` and `&#43;`.
     pub(crate) fn new(source: &str) -> Self {
-        let mut decoded = Self::default();
-        let mut at = 0;
+        let (mut bytes, mut starts, mut at) = (Vec::new(), Vec::new(), 0);
         while at < source.len() {
             let rest = tail(source, at);
             let plain = rest.find(['%', '\\', '&']).unwrap_or(rest.len());
-            decoded.text.push_str(part(rest, 0..plain));
-            decoded.starts.extend(at..at + plain);
+            bytes.extend_from_slice(part(rest, 0..plain).as_bytes());
+            starts.extend(at..at + plain);
             at += plain;
             let rest = tail(source, at);
-            if let Some(c) = rest.chars().next() {
-                let (c, length) = escape(rest).unwrap_or((c, c.len_utf8()));
-                decoded.text.push(c);
-                decoded.starts.resize(decoded.text.len(), at);
-                at += length;
-            }
+            let length = escape(rest, &mut bytes).unwrap_or_else(|| {
+                bytes.extend(rest.bytes().next());
+                1
+            });
+            starts.resize(bytes.len(), at);
+            at += length;
         }
-        decoded.starts.push(source.len());
-        decoded
+        starts.push(source.len());
+        let mut text = String::with_capacity(bytes.len());
+        for chunk in bytes.utf8_chunks() {
+            text.push_str(chunk.valid());
+            // Each byte keeps its place.
+            text.extend(chunk.invalid().iter().map(|_| '?'));
+        }
+        Self { text, starts }
+    }
+
+    /// Decodes what another text escaped before. Returns `None` if nothing is left to decode.
+    pub(crate) fn again(&self) -> Option<Self> {
+        let mut inner = Self::new(&self.text);
+        for start in &mut inner.starts {
+            *start = self.starts.get(*start).copied().unwrap_or_default();
+        }
+        (inner.text.len() < self.text.len()).then_some(inner)
     }
 
     /// Maps a range of the text to its range in the source.
@@ -73,16 +87,16 @@ pub(crate) fn tail(text: &str, start: usize) -> &str {
     part(text, start..text.len())
 }
 
-/// Returns the character of the escape at the start of a text, and its length.
-fn escape(text: &str) -> Option<(char, usize)> {
-    if let Some(found) = entity(text) {
-        return Some(found);
+/// Adds what the escape at the start of a text stands for. Returns its length.
+fn escape(text: &str, bytes: &mut Vec<u8>) -> Option<usize> {
+    if let Some((byte, length)) = byte(text) {
+        bytes.push(byte);
+        return Some(length);
     }
-    let of_bytes = |bytes: &[u8]| str::from_utf8(bytes).ok()?.chars().next();
-    let of_units = |units: &[u16]| String::from_utf16(units).ok()?.chars().next();
-    joined(text, byte, of_bytes)
-        .or_else(|| joined(text, unit, of_units))
-        .or_else(|| after_slashes(text))
+    let found = entity(text).or_else(|| units(text));
+    let (c, length) = found.or_else(|| after_slash(text))?;
+    bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+    Some(length)
 }
 
 /// Returns the character of `&quot;`, `&#43;` or `&#x2B;`, as pages of HTML have it.
@@ -106,72 +120,40 @@ fn entity(text: &str) -> Option<(char, usize)> {
     Some((c, end + 1))
 }
 
-/// Returns the character that up to four parts encode: bytes, or two UTF-16 units as in `\ud83d\ude00`.
-fn joined<T>(
-    text: &str,
-    read: impl Fn(&str) -> Option<(T, usize)>,
-    join: impl Fn(&[T]) -> Option<char>,
-) -> Option<(char, usize)> {
-    let (first, mut end) = read(text)?;
-    let (mut parts, first_end) = (vec![first], end);
-    loop {
-        if let Some(c) = join(&parts) {
-            return Some((c, end));
-        }
-        let Some((part, length)) = read(tail(text, end)).filter(|_| parts.len() < 4) else {
-            return Some((char::REPLACEMENT_CHARACTER, first_end));
-        };
-        parts.push(part);
-        end += length;
-    }
-}
-
-/// Returns the byte of `%41` and `\x41`, and of `%2541`, which was encoded twice.
+/// Returns the byte of `%41` and `\x41`.
 fn byte(text: &str) -> Option<(u8, usize)> {
-    let mut digits = text
+    let digits = text
         .strip_prefix('%')
-        .or_else(|| letters(text)?.strip_prefix('x'))?;
-    while let Some(again) = digits.strip_prefix("25").filter(|it| hex(it, 2).is_some()) {
-        digits = again;
-    }
-    Some((
-        hex(digits, 2)?.try_into().ok()?,
-        text.len() - digits.len() + 2,
-    ))
+        .or_else(|| text.strip_prefix("\\x"))?;
+    let byte = hex(digits, 2)?.try_into().ok()?;
+    Some((byte, text.len() - digits.len() + 2))
 }
 
-/// Returns the UTF-16 unit of `\u00e9`.
+/// Returns the character of `\u00e9`, or of two UTF-16 units as in `\ud83d\ude00`.
+fn units(text: &str) -> Option<(char, usize)> {
+    let (first, length) = unit(text)?;
+    let second = unit(tail(text, length));
+    let both = iter::once(first).chain(second.map(|(unit, _)| unit));
+    let c = char::decode_utf16(both).next()?.unwrap_or('?');
+    let rest = second.filter(|_| c.len_utf16() > 1);
+    Some((c, length + rest.map_or(0, |(_, length)| length)))
+}
+
 fn unit(text: &str) -> Option<(u16, usize)> {
-    let digits = letters(text)?.strip_prefix('u')?;
-    Some((
-        hex(digits, 4)?.try_into().ok()?,
-        text.len() - digits.len() + 4,
-    ))
+    let unit = hex(text.strip_prefix("\\u")?, 4)?;
+    Some((unit.try_into().ok()?, 6))
 }
 
-/// Returns the character of `\n`, `\"` or `\u{e9}`. Before any other letter, several backslashes count as
-/// one, because each surrounding text has escaped them again.
-fn after_slashes(text: &str) -> Option<(char, usize)> {
-    let letters = letters(text)?;
-    let length = text.len() - letters.len() + 1;
-    if let Some(digits) = letters.strip_prefix("u{") {
-        let end = digits.find(|c: char| !c.is_ascii_hexdigit())?;
-        let c = hex(digits, end).and_then(char::from_u32)?;
-        return Some((c, length + end + 2));
-    }
-    match letters.chars().next() {
-        Some('n') => Some(('\n', length)),
-        Some('r') => Some(('\r', length)),
-        Some('t') => Some(('\t', length)),
-        Some(c @ ('"' | '\'' | '`' | '/')) => Some((c, length)),
-        _ => Some(('\\', length - 1)),
-    }
-}
-
-/// Returns the rest of a text behind its first backslashes.
-fn letters(text: &str) -> Option<&str> {
-    let letters = text.trim_start_matches('\\');
-    text.starts_with('\\').then_some(letters)
+/// Returns the character of `\n` or `\"`.
+fn after_slash(text: &str) -> Option<(char, usize)> {
+    let c = match text.strip_prefix('\\')?.chars().next()? {
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        c @ ('\\' | '"' | '\'' | '`' | '/') => c,
+        _ => return None,
+    };
+    Some((c, 2))
 }
 
 fn hex(text: &str, length: usize) -> Option<u32> {
@@ -193,21 +175,19 @@ pub(crate) fn find(text: &str, found: &mut Vec<Range<usize>>) {
                 continue;
             }
             let word = token(text, start);
-            let has = |of: fn(&u8) -> bool| part(text, word.clone()).as_bytes().iter().any(of);
-            // `Basic authentication` is a sentence, and `Bearer realm="a"` is a challenge.
-            if word.len() >= LEAST && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) {
+            let credential = part(text, word.clone()).trim_end_matches('=');
+            // `Basic authentication/authorization` is a sentence, and `Bearer realm=services2024` is a challenge.
+            let has_digit = credential.contains(|c: char| c.is_ascii_digit());
+            if word.len() >= LEAST && has_digit && !credential.contains('=') {
                 found.push(word);
             }
         }
     }
     // A JWT begins with the base64 of `{"`.
     for (at, _) in text.match_indices("eyJ") {
-        if part(text, 0..at).ends_with(|c: char| c.is_ascii_alphanumeric()) {
-            continue;
-        }
-        let word = token(text, at);
-        if word.len() >= LEAST {
-            found.push(word);
+        // `publicKeyJwkSet` is a name.
+        if !part(text, 0..at).ends_with(|c: char| c.is_ascii_alphanumeric()) {
+            found.push(token(text, at));
         }
     }
 }
@@ -246,13 +226,8 @@ fn urls(text: &str, found: &mut Vec<Range<usize>>) {
 
 /// Returns the word of a credential (RFC 9110, section 11.2) at a place.
 fn token(text: &str, start: usize) -> Range<usize> {
-    let end = find_at(text, start, |c| !is_token(c));
-    let word = part(text, start..end).trim_end_matches(['.', '-']);
-    start..start + word.len()
-}
-
-fn is_token(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "-._~+/=".contains(c)
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+    start..find_at(text, start, |c| !is_token(c))
 }
 
 fn is_quote(c: char) -> bool {

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use tower::BoxError;
 use tower_layer::Layer;
 use tower_service::Service;
-use tower_tds_outcome::{DeadlineAt, Outcome, Secrets};
+use tower_tds_outcome::{DeadlineAt, Secrets};
 
-use super::{MOST_BYTES, RequestFacts, error_of, is_page, is_success};
+use super::{MOST_BYTES, RequestFacts, by_head, error_of};
 use crate::clock::{self, HEADROOM, Timer};
 use crate::error::Error;
 use crate::kind::Kind;
@@ -80,6 +80,10 @@ struct Bounds {
 /// # Cancel safety
 ///
 /// Dropping the future drops the inner future or the body that is being read.
+///
+/// # Panics
+///
+/// If the body of an error is not there at once, its read panics outside of a tokio runtime with timers.
 ///
 /// # Clone
 ///
@@ -280,15 +284,8 @@ impl Noted {
     /// Whether the response passes unchanged.
     #[inline]
     fn is_answered(&self, head: &Response<impl Sized>) -> bool {
-        let (status, headers) = (head.status(), head.headers());
-        if let Some(own) = head.extensions().get::<Outcome>() {
-            return *own == Outcome::Accepted;
-        }
-        // A gRPC refusal has the status of a success.
-        let outcome = || Outcome::of_head(status, headers, clock::wall);
-        is_success(status)
-            && !is_page(status, headers, self.request.expected)
-            && !matches!(outcome(), Outcome::TokenRefused | Outcome::RoleMissing)
+        let own = head.extensions().get().copied();
+        by_head(own, head.status(), head.headers(), self.request.expected).is_none()
     }
 
     /// Makes the error of a call without a response.
@@ -342,11 +339,7 @@ async fn read<R: Body>(body: R, most: usize, until: Option<Instant>) -> (Vec<u8>
     while !body.is_end_stream() {
         let frame = poll_fn(|cx| match body.as_mut().poll_frame(cx) {
             Poll::Ready(frame) => Poll::Ready(Some(frame)),
-            // Outside a runtime no timer would wake the task.
-            Poll::Pending => match timer.poll(until, cx) {
-                Poll::Pending if timer.has_clock() => Poll::Pending,
-                _ => Poll::Ready(None),
-            },
+            Poll::Pending => timer.poll(until, cx).map(|()| None),
         });
         let data = match frame.await {
             Some(Some(Ok(frame))) => match frame.into_data() {

@@ -1,67 +1,26 @@
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::{MOST_BYTES, classify};
-use crate::{Error, Kind, Sent};
+use crate::{Error, Kind, Outcome, Sent};
 
-mod hint;
+type Lines<'a> = &'a [(&'static str, &'a str)];
 
-/// A response and the properties of its request.
-#[derive(Clone)]
-struct Answer<'a> {
-    asked: HeaderMap,
-    status: StatusCode,
-    headers: &'a HeaderMap,
-    body: &'a [u8],
+fn headers(lines: Lines<'_>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in lines {
+        headers.append(*name, HeaderValue::from_str(value).unwrap());
+    }
+    headers
 }
 
-impl<'a> Answer<'a> {
-    fn new(status: StatusCode, headers: &'a HeaderMap) -> Self {
-        Self {
-            asked: HeaderMap::new(),
-            status,
-            headers,
-            body: b"",
-        }
-    }
-
-    fn asked(&self, asked: &HeaderMap) -> Self {
-        Self {
-            asked: asked.clone(),
-            ..self.clone()
-        }
-    }
-
-    fn body(&self, body: &'a [u8]) -> Self {
-        Self {
-            body,
-            ..self.clone()
-        }
-    }
-
-    fn error(&self) -> Option<Error> {
-        classify(&self.asked, self.status, self.headers, self.body).err()
-    }
-
-    fn kind(&self) -> Option<Kind> {
-        self.error().map(|error| error.kind())
-    }
+/// The error of a response with these headers and this body, to a request with those headers.
+fn error(asked: Lines<'_>, status: u16, said: Lines<'_>, body: impl AsRef<[u8]>) -> Option<Error> {
+    let status = StatusCode::from_u16(status).unwrap();
+    classify(&headers(asked), status, &headers(said), body).err()
 }
 
 fn kind(status: u16, body: &str) -> Option<Kind> {
-    let headers = HeaderMap::new();
-    let status = StatusCode::from_u16(status).unwrap();
-    Answer::new(status, &headers).body(body.as_bytes()).kind()
-}
-
-fn headers(entries: &[(&'static str, &'static str)]) -> HeaderMap {
-    let entries = entries.iter().map(|(name, value)| {
-        let (name, value) = (
-            HeaderName::from_static(name),
-            HeaderValue::from_static(value),
-        );
-        (name, value)
-    });
-    entries.collect()
+    error(&[], status, &[], body).map(|error| error.kind())
 }
 
 /// `text` in each format of the gateways and similar servers.
@@ -87,143 +46,144 @@ const ROLE: &str =
 // Raw responses of the gateways stand in `tests/corpus`.
 #[test]
 fn every_message_gives_its_kind_in_every_format() {
-    let mut read = 0;
-    for (status, text, expected) in [
+    let no_header = [
+        "no Authorization header found",
+        "no Bearer access token value found",
+    ];
+    let refused = [
+        "invalid token",
+        "invalid cached token",
+        "JWT expired",
+        "Unauthorized",
+        "Accessing this resource requires a subscription",
+        "the invalid token was not checked",
+    ];
+    let unchecked = [
+        "accessing introspection endpoint (x) failed: timeout",
+        "response indicates failure, status=502, body=invalid token",
+        "JSON decoding failed",
+    ];
+    for (status, texts, expected) in [
+        (401, &no_header[..], Kind::MissingCredentials),
+        (401, &refused, Kind::InvalidToken),
         (
             401,
-            "no Authorization header found",
-            Kind::MissingCredentials,
+            &[ROLE, "Missing required azp claim"],
+            Kind::MissingRole,
         ),
+        (403, &[ROLE], Kind::MissingRole),
+        (401, &unchecked, Kind::Unavailable),
+        (403, &["invalid token"], Kind::Rejected),
         (
-            401,
-            "no Bearer access token value found",
-            Kind::MissingCredentials,
+            429,
+            &["API rate limit exceeded", "invalid token"],
+            Kind::Throttled,
         ),
-        (401, "invalid token", Kind::InvalidToken),
-        (401, "invalid cached token", Kind::InvalidToken),
-        (401, "JWT expired", Kind::InvalidToken),
-        (401, ROLE, Kind::MissingRole),
-        (403, ROLE, Kind::MissingRole),
-        (401, "Missing required azp claim", Kind::MissingRole),
-        (
-            401,
-            "accessing introspection endpoint (x) failed: timeout",
-            Kind::Unavailable,
-        ),
-        (
-            401,
-            "response indicates failure, status=502, body=invalid token",
-            Kind::Unavailable,
-        ),
-        (401, "JSON decoding failed", Kind::Unavailable),
-        (401, "Unauthorized", Kind::InvalidToken),
-        (
-            401,
-            "Accessing this resource requires a subscription",
-            Kind::InvalidToken,
-        ),
-        (401, "the invalid token was not checked", Kind::InvalidToken),
-        (403, "invalid token", Kind::Rejected),
-        (429, "API rate limit exceeded", Kind::Throttled),
-        (429, "invalid token", Kind::Throttled),
-        (416, "Range not satisfiable", Kind::ConnectionLimit),
-        (423, "Locked", Kind::RateExceeded),
-        (503, "invalid token", Kind::Unavailable),
+        (416, &["Range not satisfiable"], Kind::ConnectionLimit),
+        (423, &["Locked"], Kind::RateExceeded),
+        (503, &["invalid token"], Kind::Unavailable),
     ] {
-        for body in formats(text) {
+        for body in texts.iter().flat_map(|text| formats(text)) {
             assert_eq!(kind(status, &body), Some(expected), "{status} {body}");
-            read += 1;
         }
     }
-    assert!(read >= 200, "{read}");
 }
 
 #[test]
-fn status_gives_the_kind_if_the_body_has_no_message() {
+fn status_gives_the_kind_if_the_body_has_no_message_and_each_counts_as_answered() {
     for status in 100..1000 {
         let expected = match status {
             200..=299 | 304 => None,
-            101 | 300..=399 => Some(Kind::UnexpectedAnswer),
+            101 | 300..=399 | 511 => Some(Kind::UnexpectedAnswer),
             401 => Some(Kind::InvalidToken),
-            403 => Some(Kind::Rejected),
             404 | 410 => Some(Kind::NotFound),
-            407 => Some(Kind::Rejected),
-            408 | 504 | 522 | 524 => Some(Kind::Unavailable),
             416 => Some(Kind::ConnectionLimit),
             423 => Some(Kind::RateExceeded),
-            421 | 425 => Some(Kind::Unavailable),
             429 => Some(Kind::Throttled),
             501 | 505..=508 | 510 => Some(Kind::Rejected),
-            511 => Some(Kind::UnexpectedAnswer),
-            500..=999 => Some(Kind::Unavailable),
+            408 | 421 | 425 | 500..=999 => Some(Kind::Unavailable),
             _ => Some(Kind::Rejected),
         };
         for body in ["", "\0\0", "{", "<", "{\"message\":7}", "未知"] {
-            assert_eq!(kind(status, body), expected, "{status} {body:?}");
-        }
-    }
-}
-
-#[test]
-fn every_error_response_counts_as_answered() {
-    let headers = HeaderMap::new();
-    for status in 100..1000 {
-        let status = StatusCode::from_u16(status).unwrap();
-        for text in ["", r#"{"error":"invalid_client"}"#] {
-            let Err(error) = classify(&HeaderMap::new(), status, &headers, text) else {
-                continue;
-            };
-            assert_eq!(error.sent(), Sent::Answered, "{status} {text}");
+            let error = error(&[], status, &[], body);
+            let read = error.map(|error| (error.kind(), error.sent()));
+            assert_eq!(
+                read,
+                expected.map(|kind| (kind, Sent::Answered)),
+                "{status} {body:?}"
+            );
         }
     }
 }
 
 #[test]
 fn kind_of_a_416_depends_on_range_and_content_range() {
-    let range = ("range", "bytes=5-");
-    let total = ("content-range", "bytes */4");
+    let (range, total) = (("range", "bytes=5-"), ("content-range", "bytes */4"));
     for (asked, said, kind) in [
         (&[][..], &[][..], Kind::ConnectionLimit),
         (&[], &[total], Kind::Rejected),
-        (&[range], &[], Kind::RangeUnclear),
+        (&[range], &[], Kind::Rejected),
         (&[range], &[total], Kind::Rejected),
     ] {
-        let said = headers(said);
-        let answer = Answer::new(StatusCode::RANGE_NOT_SATISFIABLE, &said);
-        assert_eq!(
-            answer.asked(&headers(asked)).kind(),
-            Some(kind),
-            "{asked:?}"
-        );
+        let error = error(asked, 416, said, "").unwrap();
+        assert_eq!(error.kind(), kind, "{asked:?}");
+        // Without a `Content-Range` it may be about connections, even if there is a range.
+        assert_eq!(error.is_retryable(), said.is_empty());
+        // Reproducer: forty resumed files whose range was refused waited 15.7 s in place of 3.2.
+        let slows = Outcome::of_error(&error) == Some(Outcome::ConnectionsExceeded);
+        assert_eq!(slows, kind == Kind::ConnectionLimit);
     }
 }
 
 #[test]
 fn html_page_is_unexpected_if_only_data_is_accepted() {
-    let page = headers(&[("content-type", "Text/HTML; charset=utf-8")]);
-    let data = headers(&[("content-type", "application/json")]);
-    for (accept, kind) in [
-        ("application/json", Some(Kind::UnexpectedAnswer)),
+    let page = ("content-type", "Text/HTML; charset=utf-8");
+    let unexpected = Some(Kind::UnexpectedAnswer);
+    for (accept, status, said, expected) in [
+        ("application/json", 200, &[page][..], unexpected),
+        ("text/xml, application/json;q=0.5", 200, &[page], unexpected),
+        ("application/geo+json", 200, &[page], unexpected),
+        ("application/json, */*", 200, &[page], None),
+        ("application/xhtml+xml", 200, &[page], None),
+        ("text/html", 200, &[page], None),
+        ("", 200, &[page], None),
         (
-            "text/xml, application/json;q=0.5",
-            Some(Kind::UnexpectedAnswer),
+            "application/json",
+            200,
+            &[("content-type", "application/json")],
+            None,
         ),
-        ("application/geo+json", Some(Kind::UnexpectedAnswer)),
-        ("application/json, */*", None),
-        ("application/xhtml+xml", None),
-        ("text/html", None),
-        ("", None),
+        // Of the same length as `text/html`.
+        (
+            "application/json",
+            200,
+            &[("content-type", "text/json; charset=utf-8")],
+            None,
+        ),
+        // Without content it is no page.
+        (
+            "application/json",
+            200,
+            &[page, ("content-length", "1")],
+            unexpected,
+        ),
+        (
+            "application/json",
+            201,
+            &[page, ("content-length", "0")],
+            None,
+        ),
+        ("application/json", 204, &[page], None),
+        ("application/json", 205, &[page], None),
     ] {
-        let asked = headers(&[("accept", accept)]);
-        let of = |said| Answer::new(StatusCode::OK, said).asked(&asked).kind();
-        assert_eq!((of(&page), of(&data)), (kind, None), "{accept}");
+        let error = error(&[("accept", accept)], status, said, "");
+        assert_eq!(
+            error.map(|it| it.kind()),
+            expected,
+            "{accept} {status} {said:?}"
+        );
     }
-    assert_eq!(Answer::new(StatusCode::OK, &page).kind(), None);
-    // Of the same length as `text/html`.
-    let text = headers(&[("content-type", "text/json; charset=utf-8")]);
-    let asked = headers(&[("accept", "application/json")]);
-    let answer = Answer::new(StatusCode::OK, &text).asked(&asked);
-    assert_eq!(answer.kind(), None);
+    assert!(error(&[], 200, &[page], "").is_none());
 }
 
 #[test]
@@ -237,16 +197,36 @@ fn long_limit_is_quota_exhausted_and_minute_limit_is_throttled() {
         (("x-ratelimit-remaining-day", "7"), Kind::Throttled),
         (("retry-after", "60"), Kind::Throttled),
     ] {
-        let headers = headers(&[said]);
-        let error = classify(
-            &HeaderMap::new(),
-            StatusCode::TOO_MANY_REQUESTS,
-            &headers,
-            "",
-        )
-        .unwrap_err();
-        assert_eq!(error.kind(), kind, "{said:?}");
-        assert!(error.is_retryable());
+        let error = error(&[], 429, &[said], "").unwrap();
+        assert_eq!(
+            (error.kind(), error.is_retryable()),
+            (kind, true),
+            "{said:?}"
+        );
+    }
+}
+
+/// Gateways send the counters of a limit with every response, so they are no hint.
+#[test]
+fn a_hint_changes_neither_kind_nor_outcome() {
+    for status in [400, 403, 404, 409, 413, 415, 420, 422] {
+        let of = |said| {
+            let error = error(&[], status, said, "").unwrap();
+            (
+                error.kind(),
+                Outcome::of_error(&error),
+                error.is_retryable(),
+            )
+        };
+        let (kind, outcome, _) = of(&[]);
+        assert_eq!(of(&[]), (kind, outcome, false), "{status}");
+        assert_eq!(
+            of(&[("retry-after", "5")]),
+            (kind, outcome, true),
+            "{status}"
+        );
+        let counted = of(&[("ratelimit-remaining", "0"), ("ratelimit-reset", "9")]);
+        assert_eq!(counted, (kind, outcome, status == 403), "{status}");
     }
 }
 
@@ -258,69 +238,33 @@ fn gateway_request_id_precedes_other_request_ids() {
         ("x-kong-request-id", "a"),
     ];
     for (count, id) in [(1, "c"), (2, "b"), (3, "a")] {
-        let headers = headers(&all[..count]);
-        let error = classify(&HeaderMap::new(), StatusCode::BAD_GATEWAY, &headers, "").unwrap_err();
+        let error = error(&[], 502, &all[..count], "").unwrap();
         assert_eq!(error.request_id(), Some(id));
     }
 }
 
 #[test]
-fn challenge_gives_the_kind_if_the_body_is_generic() {
-    let mut headers = HeaderMap::new();
-    let value = HeaderValue::from_static(r#"Bearer realm="kong",error="invalid token""#);
-    headers.insert("www-authenticate", value);
-    let answer = Answer::new(StatusCode::UNAUTHORIZED, &headers);
-    for body in ["", "{\"message\":\"Unauthorized\"}", "<p>Unauthorized.</p>"] {
-        let error = answer.body(body.as_bytes()).error().unwrap();
-        assert_eq!(error.kind(), Kind::InvalidToken, "{body}");
-        assert_eq!(error.message(), Some("invalid token"), "{body}");
-    }
-}
-
-#[test]
-fn challenge_overrides_a_contradicting_body() {
+fn a_known_text_of_the_first_challenge_decides_and_then_one_of_the_body() {
     let texts = [
         ("no Authorization header found", Kind::MissingCredentials),
         ("invalid token", Kind::InvalidToken),
         (ROLE, Kind::MissingRole),
         ("accessing keys failed: timeout", Kind::Unavailable),
-        ("invalid_client", Kind::TokenRefused),
     ];
-    for (challenge, expected) in texts {
-        let mut headers = HeaderMap::new();
-        let value = HeaderValue::from_str(&format!("Bearer realm=\"kong\",error=\"{challenge}\""));
-        headers.insert("www-authenticate", value.unwrap());
-        let answer = Answer::new(StatusCode::UNAUTHORIZED, &headers);
-        for body in texts.iter().flat_map(|(text, _)| formats(text)) {
-            let error = answer.body(body.as_bytes()).error().unwrap();
-            assert_eq!(error.kind(), expected, "{challenge}: {body}");
-            assert_eq!(error.message(), Some(challenge), "{body}");
+    let challenged = |text: &str| format!("Bearer realm=\"kong\",error=\"{text}\"");
+    for (known, expected) in texts {
+        let value = challenged(known);
+        let generic = ["", "{\"message\":\"Unauthorized\"}", "<p>Unauthorized.</p>"];
+        let others = texts.iter().flat_map(|(text, _)| formats(text));
+        for body in generic.map(str::to_owned).into_iter().chain(others) {
+            let second = ("www-authenticate", "Bearer error=\"insufficient_scope\"");
+            let error = error(&[], 401, &[("www-authenticate", &value), second], &body).unwrap();
+            assert_eq!(error.kind(), expected, "{known}: {body}");
+            assert_eq!(error.message(), Some(known), "{body}");
         }
-        // The body decides if the header has no known text.
-        let value = HeaderValue::from_static("Bearer error=\"other words\"");
-        headers.insert("www-authenticate", value);
-        let answer = Answer::new(StatusCode::UNAUTHORIZED, &headers);
-        let error = answer.body(challenge.as_bytes()).error().unwrap();
-        assert_eq!(error.kind(), expected, "{challenge}");
-    }
-}
-
-#[test]
-fn first_of_several_challenges_gives_the_kind() {
-    let mut headers = HeaderMap::new();
-    for text in ["invalid token", "insufficient_scope"] {
-        let value = HeaderValue::from_str(&format!("Bearer error=\"{text}\"")).unwrap();
-        headers.append("www-authenticate", value);
-    }
-    let answer = Answer::new(StatusCode::UNAUTHORIZED, &headers);
-    assert_eq!(answer.kind(), Some(Kind::InvalidToken));
-}
-
-#[test]
-fn invalid_client_is_token_refused() {
-    let body = r#"{"error":"invalid_client","error_description":"Invalid client or Invalid client credentials"}"#;
-    for status in [400, 401] {
-        assert_eq!(kind(status, body), Some(Kind::TokenRefused));
+        let value = challenged("other words");
+        let error = error(&[], 401, &[("www-authenticate", &value)], known).unwrap();
+        assert_eq!(error.kind(), expected, "{known}");
     }
 }
 
@@ -344,117 +288,77 @@ fn redirect_error_shows_its_location_without_user_and_query() {
         ("", None),
         ("not a uri CANARY", None),
     ] {
-        let headers = headers(&[("location", target)]);
-        let error = classify(&HeaderMap::new(), StatusCode::FOUND, &headers, "").unwrap_err();
-        assert_eq!(location(&error), shown, "{target}");
+        let said = [("location", target)];
+        let found = error(&[], 302, &said, "").unwrap();
+        assert_eq!(location(&found), shown, "{target}");
         assert!(
-            !format!("{error} {error:?}").contains("CANARY"),
-            "{error:?}"
+            !format!("{found} {found:?}").contains("CANARY"),
+            "{found:?}"
         );
-        let created = Answer::new(StatusCode::BAD_REQUEST, &headers).error();
-        assert_eq!(location(&created.unwrap()), None);
+        assert_eq!(location(&error(&[], 400, &said, "").unwrap()), None);
     }
 }
 
 #[test]
 fn error_keeps_the_body_and_prints_none_of_it() {
     let body = r#"{"message":"no","detail":{"secret":"CANARY"}}"#;
-    let error = classify(
-        &HeaderMap::new(),
-        StatusCode::CONFLICT,
-        &HeaderMap::new(),
-        body,
-    )
-    .unwrap_err();
-    assert_eq!(error.body(), body.as_bytes());
-    assert!(!format!("{error} {error:?} {error:#?}").contains("CANARY"));
-    let long = vec![b'x'; MOST_BYTES + 1];
-    let error = classify(
-        &HeaderMap::new(),
-        StatusCode::CONFLICT,
-        &HeaderMap::new(),
-        long,
-    )
-    .unwrap_err();
-    assert_eq!(error.body().len(), MOST_BYTES);
-}
-
-#[test]
-fn html_success_without_content_is_accepted() {
-    let page = [("content-type", "text/html; charset=UTF-8")];
-    let asked = headers(&[("accept", "application/json")]);
-    for (status, more, expected) in [
-        (200, &[][..], Some(Kind::UnexpectedAnswer)),
-        (
-            200,
-            &[("content-length", "1")],
-            Some(Kind::UnexpectedAnswer),
-        ),
-        (201, &[("content-length", "0")], None),
-        (204, &[], None),
-        (205, &[], None),
-    ] {
-        let answered = headers(&[&page, more].concat());
-        let status = StatusCode::from_u16(status).unwrap();
-        let answer = Answer::new(status, &answered).asked(&asked);
-        assert_eq!(answer.kind(), expected, "{status} {more:?}");
-    }
+    let kept = error(&[], 409, &[], body).unwrap();
+    assert_eq!(kept.body(), body.as_bytes());
+    assert!(!format!("{kept} {kept:?} {kept:#?}").contains("CANARY"));
+    let long = error(&[], 409, &[], vec![b'x'; MOST_BYTES + 1]).unwrap();
+    assert_eq!(long.body().len(), MOST_BYTES);
 }
 
 #[test]
 fn grpc_refusal_with_status_200_is_an_error_with_its_reason() {
     let seen = |kind, status, message| {
-        let headers = headers(&[
+        let said = [
             ("content-type", kind),
             ("grpc-status", status),
             ("grpc-message", message),
-        ]);
-        let error = Answer::new(StatusCode::OK, &headers).error();
+        ];
+        let error = error(&[], 200, &said, "");
         error.map(|error| (error.kind(), error.message().map(str::to_owned)))
     };
     let grpc = "application/grpc+proto";
-    let text = |text: &str| Some(text.to_owned());
     for (status, message, kind, reason) in [
         ("16", "", Kind::InvalidToken, None),
         (
             "16",
             "invalid token",
             Kind::InvalidToken,
-            text("invalid token"),
+            Some("invalid token"),
         ),
         (
             "16",
             "JWT%20expired",
             Kind::InvalidToken,
-            text("JWT expired"),
+            Some("JWT expired"),
         ),
         (
             "16",
             "who are you%3F",
             Kind::InvalidToken,
-            text("who are you?"),
+            Some("who are you?"),
         ),
-        ("16", "100%", Kind::InvalidToken, text("100%")),
+        ("16", "100%", Kind::InvalidToken, Some("100%")),
         (
             "16",
             "%E2%82%AC %zz",
             Kind::InvalidToken,
-            text("\u{20ac} %zz"),
+            Some("\u{20ac} %zz"),
         ),
         (
             "16",
             "Missing required realm role",
             Kind::MissingRole,
-            text("Missing required realm role"),
+            Some("Missing required realm role"),
         ),
         ("7", "", Kind::MissingRole, None),
-        ("7", "no%20way", Kind::MissingRole, text("no way")),
+        ("7", "no%20way", Kind::MissingRole, Some("no way")),
     ] {
-        assert_eq!(
-            seen(grpc, status, message),
-            Some((kind, reason)),
-            "{status} {message}"
-        );
+        let expected = Some((kind, reason.map(str::to_owned)));
+        assert_eq!(seen(grpc, status, message), expected, "{status} {message}");
     }
     for status in ["0", "5", "14", "160", ""] {
         assert_eq!(seen(grpc, status, "x"), None, "{status}");
@@ -464,37 +368,32 @@ fn grpc_refusal_with_status_200_is_an_error_with_its_reason() {
 }
 
 #[test]
-fn too_large_a_header_names_the_size_of_the_token() {
-    let sent = headers(&[("authorization", "Bearer canary-canary")]);
+fn too_large_a_head_has_its_own_advice() {
     let nginx = "<html><head><title>400 Request Header Or Cookie Too Large</title></head>\
                  <body><center><h1>400 Bad Request</h1></center>\
                  <center>Request Header Or Cookie Too Large</center></body></html>";
-    let none = HeaderMap::new();
-    for (status, body) in [
-        (431, ""),
-        (431, "<html>431</html>"),
-        (400, nginx),
-        (400, r#"{"message":"Request header or cookie too large"}"#),
-        (400, "Size of a request header field exceeds server limit."),
-        (400, "Request header is too large"),
+    for (status, body, is_known) in [
+        (431, "", true),
+        (431, "<html>431</html>", true),
+        (400, nginx, true),
+        (
+            400,
+            r#"{"message":"Request header or cookie too large"}"#,
+            true,
+        ),
+        (
+            400,
+            "Size of a request header field exceeds server limit.",
+            true,
+        ),
+        (400, "Request header is too large", true),
+        (400, "bad", false),
+        (413, "", false),
+        (414, "", false),
     ] {
-        let status = StatusCode::from_u16(status).unwrap();
-        let answer = Answer::new(status, &none).body(body.as_bytes());
-        let error = answer.asked(&sent).error().unwrap();
+        let error = error(&[], status, &[], body).unwrap();
         assert_eq!(error.kind(), Kind::Rejected);
-        let text = format!("{error} {error:?}");
-        assert!(
-            text.contains("token") && text.contains("20 bytes"),
-            "{text}"
-        );
-        assert!(!text.contains("canary"), "{text}");
-        let text = answer.error().unwrap().to_string();
-        assert!(text.contains("send fewer or shorter headers"), "{text}");
-    }
-    for (status, body) in [(400, "bad"), (413, ""), (414, "")] {
-        let status = StatusCode::from_u16(status).unwrap();
-        let answer = Answer::new(status, &none).body(body.as_bytes());
-        let text = answer.asked(&sent).error().unwrap().to_string();
-        assert!(!text.contains("bytes"), "{text}");
+        let text = error.to_string();
+        assert_eq!(text.contains("fewer roles or scopes"), is_known, "{text}");
     }
 }

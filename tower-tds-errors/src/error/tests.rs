@@ -3,32 +3,28 @@ use std::time::Duration;
 
 use http::{Method, Uri};
 use tower::BoxError;
+use tower_tds_outcome::{Cause, Outcome, Resend, Secrets};
 
 use super::Error;
 use crate::{GiveUp, Kind, Sent};
 
 #[test]
-fn boxed_error_converts_back_unchanged() {
-    let mut error = Error::new(Kind::Throttled, "no");
-    error.facts_mut().gave_up = Some(GiveUp::Attempts);
-    let back = Error::from(BoxError::from(error));
-    assert_eq!(back.gave_up(), Some(GiveUp::Attempts));
-    assert_eq!(
-        back.causes().map(ToString::to_string).next().as_deref(),
-        Some("no")
-    );
-}
-
-#[test]
-fn a_wrapped_error_keeps_its_facts_and_its_chain() {
-    let mut error = Error::new(Kind::LimitTimeout, "no");
-    error.facts_mut().gave_up = Some(GiveUp::Attempts);
-    let back = Error::from(BoxError::from(io::Error::other(error)));
-    assert_eq!(back.kind(), Kind::LimitTimeout);
-    assert_eq!(back.sent(), Sent::Never);
-    assert_eq!(back.gave_up(), Some(GiveUp::Attempts));
-    let mut links = tower_tds_outcome::chain(&back);
-    assert!(links.any(|link| link.is::<io::Error>()));
+fn a_boxed_or_wrapped_error_keeps_its_facts_and_its_chain() {
+    for is_wrapped in [false, true] {
+        let mut error = Error::new(Kind::LimitTimeout, io::Error::other("no"));
+        error.facts_mut().gave_up = Some(GiveUp::Attempts);
+        let back = Error::from(match is_wrapped {
+            false => BoxError::from(error),
+            true => io::Error::other(error).into(),
+        });
+        assert_eq!(
+            (back.kind(), back.sent()),
+            (Kind::LimitTimeout, Sent::Never)
+        );
+        assert_eq!(back.gave_up(), Some(GiveUp::Attempts));
+        let mut links = tower_tds_outcome::chain(&back);
+        assert!(links.any(|link| link.is::<io::Error>()));
+    }
 }
 
 #[test]
@@ -116,15 +112,51 @@ fn non_ascii_path_is_shown() {
     assert_eq!(error.uri(), Some("https://data.example.org/v1/公車"));
 }
 
-// Reproducer: forty resumed files whose range was refused waited 15.7 s in place of 3.2.
 #[test]
-fn a_range_that_may_be_at_fault_slows_no_other_request() {
-    use tower_tds_outcome::Outcome;
-
-    let outcome = |kind| Outcome::of_error(&Error::new(kind, "416").with_sent(Sent::Answered));
-    assert_eq!(outcome(Kind::RangeUnclear), Some(Outcome::Other));
+fn the_outermost_cause_decides_about_the_resend_and_the_nearest_gives_the_advice() {
+    let error = Error::new(Kind::RateExceeded, "at 51 /s, says CANARY-42");
+    let mut above = Cause::new(Outcome::RateExceeded);
+    (above.resend, above.next) = (Some(Resend::Free), Some("drive".into()));
+    above.wait = Some(Duration::from_secs(3));
+    above.waited_for = Some("the rate limit".into());
+    let secrets = Secrets::default();
+    secrets.add("key", "CANARY-42");
+    above.secrets = Some(secrets);
+    let error = error.with_advice("drive slowly");
+    let read = Error::from(BoxError::from(above.over(error)));
     assert_eq!(
-        outcome(Kind::ConnectionLimit),
-        Some(Outcome::ConnectionsExceeded)
+        (read.is_free(), read.retry_after()),
+        (true, Some(Duration::from_secs(3)))
     );
+    assert_eq!(read.waited_for(), Some("the rate limit"));
+    let text = read.to_string();
+    assert!(
+        text.ends_with("; drive slowly") && text.contains("says [redacted]"),
+        "{text}"
+    );
+}
+
+/// The outer errors of some clients print an address alone.
+#[test]
+fn the_deepest_cause_that_is_more_than_an_address_speaks() {
+    let inner = io::Error::other("https://h.example/v1");
+    let error = Error::new(Kind::Connect, Cause::new(Outcome::Lost).over(inner));
+    assert!(
+        error.to_string().contains("https://h.example/v1"),
+        "{error}"
+    );
+    #[derive(Debug)]
+    struct Refused(io::Error);
+    impl std::fmt::Display for Refused {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("the gate is closed")
+        }
+    }
+    impl std::error::Error for Refused {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+    let error = Error::new(Kind::Connect, Refused(io::Error::other("10.0.0.1:443")));
+    assert!(error.to_string().contains("the gate is closed;"), "{error}");
 }

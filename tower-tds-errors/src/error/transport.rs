@@ -130,9 +130,7 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent>
         // The handshake failed. A link below may have a known type.
         return None;
     }
-    let kind = if error.is_timeout() {
-        timeout(*at)
-    } else if error.is_parse() {
+    let kind = if error.is_parse() {
         Kind::Malformed
     } else if error.source().is_some_and(|why| why.to_string() == GONE) {
         // By text: hyper has no predicate for it. The runtime of the connection has ended, while the
@@ -144,11 +142,9 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent>
     } else if error.is_canceled() || error.is_closed() {
         // hyper cancels only requests that it has not begun to write.
         Kind::Connect
-    } else if error.is_incomplete_message() {
-        // The server may have read the request, because closing the connection after that causes
-        // the same error.
-        Kind::Reset
     } else {
+        // Among these is an incomplete message: the server may have read the request, because closing
+        // the connection after that causes the same error.
         // By text: errors of bodies have no predicate, and only they have this text.
         let body = error.to_string() == "error reading a body from connection";
         *at = Some(if body { Stage::Body } else { Stage::Connected });

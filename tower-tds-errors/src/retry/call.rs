@@ -15,7 +15,7 @@ use tower_service::Service;
 use tower_tds_outcome::{DeadlineAt, Outcome, Sent};
 use tracing::Instrument as _;
 
-use super::policy::{Policy, Repeats, RetryState};
+use super::policy::{Policy, RetryState};
 use super::request::{Attempt, Replay};
 use super::trace::{Name, Record};
 use crate::classify::{RequestFacts, error_of, is_success};
@@ -130,10 +130,8 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
                 }
             };
             let next = self.failed(error)?;
-            if let Some(next) = next
-                && !timer.sleep_until(next).await
-            {
-                return Err(self.give_up(GiveUp::NotReady, None));
+            if next.is_some() {
+                poll_fn(|cx| timer.poll(next, cx)).await;
             }
         }
     }
@@ -167,9 +165,6 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
 
     /// Makes the request of the next attempt, and a copy of it for one more.
     fn request(&mut self) -> Option<Request<B>> {
-        if !self.is_replayable() {
-            return None;
-        }
         let mut request = Request::new(self.body.take()?);
         *request.method_mut() = self.head.method.clone();
         *request.uri_mut() = self.head.uri.clone();
@@ -185,19 +180,13 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
             self.headers.push((name.clone(), value.clone()));
         }
         let number = self.attempts();
-        let most = self.settings.policy.attempts.get();
-        // One copy more than the attempts, because one attempt is not counted.
-        if most > 1 && self.past.as_ref().map_or(1, |past| past.counted) <= most {
+        if self.settings.policy.attempts.get() > 1 {
             self.body = self.settings.replay.replay(request.body());
         }
         let extensions = request.extensions_mut();
         extensions.clone_from(&self.head.extensions);
         if let Some(deadline) = self.deadline {
-            let mut at = DeadlineAt::new(deadline.into_std());
-            if DeadlineAt::covers_body(extensions) {
-                at = at.with_body();
-            }
-            extensions.insert(at);
+            DeadlineAt::bound(extensions, deadline.into_std());
         }
         if number > 1 {
             extensions.insert(Attempt::new(number));
@@ -221,11 +210,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
     /// dropped unread.
     fn unclassified<R>(&self, response: &Response<R>) -> Option<Error> {
         let own = response.extensions().get::<Outcome>().copied();
-        let is_answer = match own {
-            Some(own) => own == Outcome::Accepted,
-            None => is_success(response.status()),
-        };
-        if is_answer {
+        if own.is_none() && is_success(response.status()) {
             return None;
         }
         let request = RequestFacts::of(&self.headers.iter().cloned().collect(), None);
@@ -280,7 +265,7 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         let state = self.past.get_or_insert_with(|| {
             self.settings.policy.deposit();
             let repeat = self.head.extensions.get().copied();
-            Box::new(RetryState::of(Repeats::of(&self.head.method, repeat)))
+            Box::new(RetryState::new(&self.head.method, repeat))
         });
         let policy = &self.settings.policy;
         let wait = state.begin_retry(error, policy, is_replayable, left)?;
@@ -315,10 +300,8 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
         {
             error = past.better(sent).unwrap_or(error);
         }
-        // A call that was rejected before its deadline waited for nothing.
-        let passed = self.is_over().then_some(A_RESPONSE.into());
         let facts = error.facts_mut();
-        facts.cause.waited_for = waited_for.or(passed);
+        facts.cause.waited_for = waited_for;
         if sent != Sent::Never {
             facts.cause.sent = sent;
         }
@@ -336,14 +319,9 @@ impl<S, B, P: Replay<B>> Call<S, B, P> {
     #[cold]
     fn give_up(&mut self, stop: GiveUp, error: Option<Error>) -> Error {
         let failure = self.past.as_mut().and_then(|past| past.take_back());
-        match (failure, error) {
-            (None, Some(error)) if error.gave_up().is_some() => self.note_request(error),
-            (failure, error) => {
-                let error = failure.or(error);
-                let error = error.unwrap_or_else(|| Error::from_kind(Kind::InvalidRequest));
-                self.note(error, stop, false)
-            }
-        }
+        let error = failure.or(error);
+        let error = error.unwrap_or_else(|| Error::from_kind(Kind::InvalidRequest));
+        self.note(error, stop, false)
     }
 
     /// Records the totals of the call, and why it ends.

@@ -9,7 +9,6 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use fastrand::Rng;
 use http::{Extensions, Method, StatusCode};
 use tokio::time::Instant;
 use tower_tds_outcome::{DeadlineAt, Sent};
@@ -29,21 +28,18 @@ pub(super) struct Policy {
     /// Whether the service below ends its calls at their deadline.
     pub(super) is_kept_below: bool,
     pub(super) longest_wait: Duration,
-    pub(super) backoff: Backoff,
+    /// Longest wait before the first retry, and before any other.
+    pub(super) backoff: (Duration, Duration),
     pub(super) budget: Option<RetryBudget>,
-}
-
-/// Exponential backoff with full jitter, which spreads simultaneous retries best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Backoff {
-    base: Duration,
-    cap: Duration,
 }
 
 /// Attempts of one call so far.
 #[derive(Debug)]
 pub(super) struct RetryState {
-    repeat: Repeats,
+    /// Whether the method is idempotent, or the caller allows a repeat.
+    is_idempotent: bool,
+    /// Whether the caller forbids a repeat.
+    is_forbidden: bool,
     /// Number of attempts that were made, and of those that count against the layer's bound.
     pub(super) attempts: u32,
     pub(super) counted: u32,
@@ -53,33 +49,10 @@ pub(super) struct RetryState {
     may_be_idle: bool,
     /// [`Sent`] of the last attempt that was sent, in case the final failure was not.
     sent: Sent,
-    rng: Rng,
     /// Failure before the current wait.
     failure: Option<Error>,
     /// The last failure with a status before `failure`.
     answer: Option<Error>,
-}
-
-/// Whether a request may be sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Repeats {
-    /// Its method is safe.
-    pub(super) is_safe: bool,
-    /// Its method is idempotent, or the caller allows a repeat.
-    pub(super) is_idempotent: bool,
-    /// The caller forbids a repeat.
-    pub(super) is_forbidden: bool,
-}
-
-/// Decision for another attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Again {
-    pub(super) wait: Duration,
-    /// Whether it costs one retry of the budget. It costs none if the previous attempt made no work
-    /// for the service, if a layer below paces the next one, or if a newer token may help.
-    pub(super) is_paid: bool,
-    /// Whether it counts against the attempts of the layer.
-    pub(super) is_counted: bool,
 }
 
 // === impl Policy ===
@@ -98,6 +71,14 @@ impl Policy {
         }
     }
 
+    /// Returns the longest wait before retry `n`, counted from 0: exponential, and drawn in full, because that spreads
+    /// simultaneous retries best.
+    pub(super) fn backoff(&self, n: u32) -> Duration {
+        let factor = 1u32.checked_shl(n).unwrap_or(u32::MAX);
+        let (base, cap) = self.backoff;
+        base.saturating_mul(factor).min(cap)
+    }
+
     /// Counts a call for the budget.
     #[inline]
     pub(super) fn deposit(&self) {
@@ -114,36 +95,9 @@ impl Default for Policy {
             deadline: None,
             is_kept_below: false,
             longest_wait: LONGEST_WAIT,
-            backoff: Backoff::default(),
+            backoff: BACKOFF,
             budget: Some(RetryBudget::default()),
         }
-    }
-}
-
-// === impl Backoff ===
-
-impl Backoff {
-    /// Waits up to `base` before the first retry, and never longer than `cap`.
-    pub(super) const fn new(base: Duration, cap: Duration) -> Self {
-        Self { base, cap }
-    }
-
-    /// Returns the longest wait before retry `n`, counted from 0.
-    pub(super) fn bound(&self, n: u32) -> Duration {
-        let factor = 1u32.checked_shl(n).unwrap_or(u32::MAX);
-        self.base.saturating_mul(factor).min(self.cap)
-    }
-
-    /// Returns the wait before retry `n`.
-    pub(super) fn draw(&self, n: u32, rng: &mut Rng) -> Duration {
-        up_to(self.bound(n), rng)
-    }
-}
-
-/// 100 ms is about the duration of a call, and 10 s about the longest acceptable one.
-impl Default for Backoff {
-    fn default() -> Self {
-        Self::new(Duration::from_millis(100), Duration::from_secs(10))
     }
 }
 
@@ -151,15 +105,15 @@ impl Default for Backoff {
 
 impl RetryState {
     /// Returns the state of a call in its first attempt.
-    pub(super) fn of(repeat: Repeats) -> Self {
+    pub(super) fn new(method: &Method, said: Option<Repeat>) -> Self {
         Self {
-            repeat,
+            is_idempotent: method.is_idempotent() || said == Some(Repeat::Allowed),
+            is_forbidden: said == Some(Repeat::Never),
             attempts: 1,
             counted: 1,
             used_single_retry: false,
-            may_be_idle: repeat.is_safe,
+            may_be_idle: method.is_safe(),
             sent: Sent::Never,
-            rng: Rng::new(),
             failure: None,
             answer: None,
         }
@@ -205,36 +159,19 @@ impl RetryState {
         is_replayable: bool,
         left: Option<Duration>,
     ) -> Result<Duration, GiveUp> {
-        let again = self.after(error, policy, is_replayable, left)?;
-        let budget = policy.budget.as_ref().filter(|_| again.is_paid);
-        if budget.is_some_and(|budget| !budget.withdraw()) {
-            return Err(GiveUp::Budget);
-        }
-        self.note(error, again);
-        Ok(again.wait)
-    }
-
-    /// Decides what follows a failure, without recording an attempt.
-    pub(super) fn after(
-        &mut self,
-        error: &Error,
-        policy: &Policy,
-        is_replayable: bool,
-        left: Option<Duration>,
-    ) -> Result<Again, GiveUp> {
         if let Some(settled) = error.gave_up() {
             return Err(settled);
         }
         let advice = error.advice();
-        if advice == Advice::Never || (advice.is_once() && self.used_single_retry) {
+        if advice == Advice::Never || (advice == Advice::Once && self.used_single_retry) {
             return Err(GiveUp::Fatal);
         }
-        if self.repeat.is_forbidden {
+        if self.is_forbidden {
             return Err(GiveUp::Forbidden);
         }
         // A 401 whose token was replaced was not carried out (RFC 9110, section 15.5.2).
         let is_unauthorized = error.status() == Some(StatusCode::UNAUTHORIZED) && error.is_free();
-        if !self.repeat.is_idempotent && error.sent() != Sent::Never && !is_unauthorized {
+        if !self.is_idempotent && error.sent() != Sent::Never && !is_unauthorized {
             return Err(GiveUp::NotIdempotent);
         }
         // The server may have closed the connection while it was idle. Another attempt then follows
@@ -274,53 +211,32 @@ impl RetryState {
             let room = longest.saturating_sub(floor);
             self.draw(floor, room.min(half.unwrap_or(Duration::MAX)), policy)
         };
-        Ok(Again {
-            wait,
-            is_paid: !error.is_free() && error.sent() != Sent::Never,
-            is_counted,
-        })
-    }
-
-    /// Records that another attempt follows a failure.
-    pub(super) fn note(&mut self, error: &Error, again: Again) {
-        self.used_single_retry |= error.advice().is_once();
-        self.may_be_idle &= again.is_counted || error.kind() != Kind::Reset;
+        // An attempt is free if the one before it made no work for the service, if a layer below paces it, or if a newer
+        // token may help.
+        let is_paid = !error.is_free() && error.sent() != Sent::Never;
+        let budget = policy.budget.as_ref().filter(|_| is_paid);
+        if budget.is_some_and(|budget| !budget.withdraw()) {
+            return Err(GiveUp::Budget);
+        }
+        self.used_single_retry |= advice == Advice::Once;
+        self.may_be_idle &= !was_idle;
         if error.sent() != Sent::Never {
             self.sent = error.sent();
         }
         self.attempts = self.attempts.saturating_add(1);
-        self.counted = self.counted.saturating_add(again.is_counted.into());
+        self.counted = self.counted.saturating_add(is_counted.into());
+        Ok(wait)
     }
 
     /// Draws a wait of at least `floor`, with jitter of at most `room` that spreads waits with the
     /// same floor.
-    fn draw(&mut self, floor: Duration, room: Duration, policy: &Policy) -> Duration {
+    fn draw(&self, floor: Duration, room: Duration, policy: &Policy) -> Duration {
         let nth = self.counted.saturating_sub(1);
-        let drawn = policy
-            .backoff
-            .draw(nth, &mut self.rng)
-            .saturating_sub(floor);
-        let spread = up_to(floor.checked_div(2).unwrap_or_default(), &mut self.rng);
+        let drawn = up_to(policy.backoff(nth)).saturating_sub(floor);
+        let spread = up_to(floor.checked_div(2).unwrap_or_default());
         let above = drawn.saturating_add(spread);
-        let above = if above > room {
-            up_to(room, &mut self.rng)
-        } else {
-            above
-        };
+        let above = if above > room { up_to(room) } else { above };
         floor.saturating_add(above)
-    }
-}
-
-// === impl Repeats ===
-
-impl Repeats {
-    /// Reads the method, or the caller's [`Repeat`].
-    pub(super) fn of(method: &Method, said: Option<Repeat>) -> Self {
-        Self {
-            is_safe: method.is_safe(),
-            is_idempotent: method.is_idempotent() || said == Some(Repeat::Allowed),
-            is_forbidden: said == Some(Repeat::Never),
-        }
     }
 }
 
@@ -334,9 +250,9 @@ fn least(error: &Error) -> Duration {
 }
 
 /// Draws a uniformly random time from zero to `bound`.
-pub(super) fn up_to(bound: Duration, rng: &mut Rng) -> Duration {
+fn up_to(bound: Duration) -> Duration {
     let bound = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
-    Duration::from_nanos(rng.u64(0..=bound))
+    Duration::from_nanos(fastrand::u64(0..=bound))
 }
 
 /// The SRE book's rule for one level of retries ("Handling Overload").
@@ -344,6 +260,9 @@ const ATTEMPTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
 
 /// Two waits of at most 30 s between three attempts, and a minute for the attempts.
 const DEADLINE: Duration = Duration::from_secs(120);
+
+/// About the duration of a call, and about the longest acceptable one.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
 /// Longest wait that a caller accepts without setting one. A quota's window of a minute is longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);

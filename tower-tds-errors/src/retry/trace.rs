@@ -91,15 +91,26 @@ impl Record {
         if self.span.is_disabled() && !cfg!(feature = "metrics") {
             return;
         }
-        let attempts = match ended {
-            Ok(response) => Attempt::of(response.extensions()),
-            Err(error) => error.attempts(),
+        let (attempts, status, kind) = match ended {
+            Ok(response) => {
+                let attempts = Attempt::of(response.extensions());
+                (attempts, Some(response.status()), "success")
+            }
+            Err(error) => {
+                let kind = error.kind().as_str();
+                self.span.record("error.type", kind);
+                (error.attempts(), error.status(), kind)
+            }
         };
         if self.began.is_some() && attempts > 1 {
             let before = attempts.saturating_sub(1);
             self.span.record("http.request.resend_count", before);
         }
-        self.count(record(&self.span, ended));
+        if let Some(status) = status {
+            self.span
+                .record("http.response.status_code", status.as_u16());
+        }
+        self.count(kind);
     }
 
     /// Returns how long the call has taken; `None` for an attempt.
@@ -135,22 +146,6 @@ impl Drop for Record {
             self.count(CANCELLED);
         }
     }
-}
-
-/// Records an outcome. Returns its name: `success`, or the kind of the error.
-fn record<R>(span: &Span, ended: Result<&Response<R>, &Error>) -> &'static str {
-    let (status, kind) = match ended {
-        Ok(response) => (Some(response.status()), "success"),
-        Err(error) => {
-            let kind = error.kind().as_str();
-            span.record("error.type", kind);
-            (error.status(), kind)
-        }
-    };
-    if let Some(status) = status {
-        span.record("http.response.status_code", status.as_u16());
-    }
-    kind
 }
 
 /// Returns the labels of a metric: its kind, and the name of the client.

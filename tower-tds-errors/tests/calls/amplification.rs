@@ -26,6 +26,7 @@ fn failing(way: &str) -> Sim {
         "429" => config.quota = Some("0/86400s".parse().expect("a quota")),
         "423" => config.rate = 0,
         "416" => config.connections = 0,
+        "401" => {}
         fault => config.faults.data.push(fault.parse().expect("a fault")),
     }
     config.counting = tds_sim::CountConnections::Busy;
@@ -36,7 +37,9 @@ fn failing(way: &str) -> Sim {
 async fn offer(sim: &Sim, way: &str, calls: u32, pause: Duration) -> Vec<Error> {
     fastrand::seed(7);
     let refuses = way == "refused-stream";
-    let token = format!("Bearer {}", sim.token(sim.client_id()).expect("a token"));
+    let token = sim.token(sim.client_id()).expect("a token");
+    // A token of another server.
+    let token = format!("Bearer {token}{}", if way == "401" { "x" } else { "" });
     let stack = ServiceBuilder::new()
         .layer(RetryLayer::new())
         .layer(ClassifyLayer::new())
@@ -62,7 +65,8 @@ async fn offer(sim: &Sim, way: &str, calls: u32, pause: Duration) -> Vec<Error> 
     errors.collect()
 }
 
-const WAYS: [(&str, Kind); 6] = [
+const WAYS: [(&str, Kind); 7] = [
+    ("401", Kind::InvalidToken),
     ("429", Kind::Throttled),
     ("423", Kind::RateExceeded),
     ("416", Kind::ConnectionLimit),

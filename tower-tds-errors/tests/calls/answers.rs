@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
-use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{BoxError, Layer, ServiceBuilder, ServiceExt, service_fn};
 use tower_tds_errors::{ClassifyLayer, Error, Kind, RetryLayer};
 use tower_tds_outcome::{Cause, Outcome};
 
@@ -184,23 +184,4 @@ async fn no_text_of_an_answered_error_has_a_header_of_the_response() {
     assert_eq!(error.headers().unwrap()["x-key"], "CANARY");
     let texts = format!("{error} {error:#} {error:?}");
     assert!(!texts.contains("CANARY"), "{texts}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn errors_go_through_towers_own_layers() {
-    let stack = ServiceBuilder::new()
-        .boxed_clone_sync()
-        .map_result(|result: Result<_, BoxError>| {
-            result
-                .or_else(|error| Ok::<_, Error>(Error::from(error).into_response()?.map(Full::new)))
-        })
-        .load_shed()
-        .timeout(Duration::from_secs(300))
-        .layer(RetryLayer::new())
-        .buffer(8)
-        .layer(ClassifyLayer::new())
-        .service(Probe::always(503));
-    let mut stack: tower::util::BoxCloneSyncService<_, _, Error> = stack;
-    let call = stack.ready().await.unwrap().call(get("/"));
-    assert_eq!(call.await.unwrap().status(), 503);
 }

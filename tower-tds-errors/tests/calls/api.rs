@@ -1,8 +1,5 @@
 //! The surface: sizes, auto traits, and the code of a user.
 
-use std::num::NonZeroU32;
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
@@ -38,21 +35,6 @@ fn types_cross_threads() {
     is_plain::<ClassifyLayer>();
     is_plain::<Retry<Classify<()>>>();
     is_plain::<DeadlineAt>();
-}
-
-#[test]
-fn hyper_stack_builds_without_a_runtime_and_keeps_its_body() {
-    let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-    let retry = RetryLayer::new()
-        .attempts(NonZeroU32::MIN)
-        .deadline(Duration::from_secs(60))
-        .longest_wait(Duration::from_secs(5))
-        .backoff(Duration::from_millis(50), Duration::from_secs(5));
-    let stack = ServiceBuilder::new()
-        .layer(retry)
-        .layer(ClassifyLayer::new())
-        .service(client);
-    is_service::<_, Full<Bytes>>(&stack);
 }
 
 // Reproducer: "implementation of `From` is not general enough", over a service with a boxed error.

@@ -246,12 +246,6 @@ fn the_texts_of_foreign_causes_keep_their_words_without_queries_and_passwords_of
             "cannot reach https://me:pa55@h.example/v1?key=4bT9x0Qz now",
             "cannot reach https://me:[redacted]@h.example/v1?[redacted] now",
         ),
-        (
-            "invalid peer certificate: UnknownIssuer",
-            "invalid peer certificate: UnknownIssuer",
-        ),
-        ("error code: ACCESS_DENIED", "error code: ACCESS_DENIED"),
-        ("Password expired: reset it", "Password expired: reset it"),
         ("key: TPE10132 not found", "key: TPE10132 not found"),
     ] {
         let error = Error::new(Kind::Unavailable, std::io::Error::other(cause));
@@ -278,29 +272,6 @@ async fn long_hostile_response_gives_short_error_texts() {
             assert!(error.to_string().chars().count() <= 400);
             assert!(format!("{error:?}").len() <= 2_000 && format!("{error:#}").len() <= 2_000);
         }
-    }
-}
-
-#[test]
-fn bidi_and_invisible_characters_are_escaped() {
-    for c in [
-        '\u{202e}',
-        '\u{200b}',
-        '\u{e0041}',
-        '\u{2066}',
-        '\u{61c}',
-        '\u{feff}',
-        '\u{fe0f}',
-    ] {
-        let text = format!("a{c}b");
-        let error = tower_tds_errors::classify(
-            &HeaderMap::new(),
-            StatusCode::CONFLICT,
-            &HeaderMap::new(),
-            &text,
-        );
-        let line = error.unwrap_err().to_string();
-        assert!(!line.contains(c) && line.contains("a\\u{"), "{line}");
     }
 }
 

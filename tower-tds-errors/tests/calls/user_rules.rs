@@ -5,6 +5,7 @@ use std::{io, num::NonZeroU32};
 use http::{Method, Request, StatusCode};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, Outcome, RetryLayer, Sent};
+use tower_tds_outcome::{Cause, Resend};
 
 use crate::probe::{Probe, get, status_of};
 
@@ -88,24 +89,19 @@ async fn rule_forbids_retries_by_host_and_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reset_post_is_not_retried_under_an_unsent_kind() {
+async fn what_may_have_been_sent_stays_so_under_an_unsent_kind() {
     for kind in [Kind::Connect, Kind::LimitTimeout, Kind::TokenUnavailable] {
-        let probe = Probe::new(|_| Err(io::Error::from(io::ErrorKind::ConnectionReset).into()));
-        let error = tried(&probe, post("/"), move |error| error.set_kind(kind)).await;
-        assert_eq!((error.kind(), error.sent()), (kind, Sent::Unknown));
-        assert_eq!(error.gave_up(), Some(GiveUp::NotIdempotent));
-        assert_eq!((probe.seen().len(), probe.seen()[0].attempt), (1, 1));
+        for (status, sent) in [(Some(409), Sent::Answered), (None, Sent::Unknown)] {
+            let probe = Probe::new(move |_| match status {
+                Some(status) => Ok(status_of(status)),
+                None => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+            });
+            let error = tried(&probe, post("/"), move |error| error.set_kind(kind)).await;
+            assert_eq!((error.kind(), error.sent()), (kind, sent));
+            assert_eq!(error.gave_up(), Some(GiveUp::NotIdempotent));
+            assert_eq!(probe.seen().len(), 1);
+        }
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn answered_request_stays_sent_under_an_unsent_kind() {
-    let probe = Probe::always(409);
-    let rule = |error: &mut Error| error.set_kind(Kind::LimitTimeout);
-    let error = tried(&probe, post("http://a.example/"), rule).await;
-    let known = (error.kind(), error.sent());
-    assert_eq!(known, (Kind::LimitTimeout, Sent::Answered));
-    assert_eq!(probe.seen().len(), 1);
 }
 
 /// A layer in between, for example one that sets the host.
@@ -127,15 +123,6 @@ async fn error_names_the_request_after_changes_by_layers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rejected_connect_error_does_not_mention_a_proxy() {
-    let probe = Probe::new(|_| Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()));
-    let rule = |error: &mut Error| error.set_kind(Kind::Rejected);
-    let error = tried(&probe, get("/"), rule).await;
-    assert_eq!((error.kind(), error.sent()), (Kind::Rejected, Sent::Never));
-    assert!(!error.to_string().contains("proxy"), "{error}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn kind_set_by_a_rule_decides_the_wait() {
     let probe = Probe::new(|n| Ok(status_of(if n == 0 { 503 } else { 404 })));
     let rule = |error: &mut Error| {
@@ -148,6 +135,21 @@ async fn kind_set_by_a_rule_decides_the_wait() {
     assert!(seen[1].at >= std::time::Duration::from_secs(1) && seen[1].line.contains("/v2"));
 }
 
+/// A gRPC refusal has the status of a success.
+#[tokio::test(start_paused = true)]
+async fn grpc_refusal_in_the_head_is_an_error() {
+    for (status, kind) in [(16, Some(Kind::InvalidToken)), (0, None)] {
+        let service = Probe::always(200).map_response(move |mut response| {
+            let headers = response.headers_mut();
+            headers.insert("content-type", "application/grpc".parse().unwrap());
+            headers.insert("grpc-status", status.into());
+            response
+        });
+        let answer = ClassifyLayer::new().layer(service).oneshot(get("/")).await;
+        assert_eq!(answer.err().map(|error| error.kind()), kind);
+    }
+}
+
 /// A service whose statuses mean something of their own, below all layers.
 #[tokio::test(start_paused = true)]
 async fn outcome_in_the_extensions_of_a_response_decides_its_kind() {
@@ -156,7 +158,20 @@ async fn outcome_in_the_extensions_of_a_response_decides_its_kind() {
         (503, Outcome::RateExceeded, Some(Kind::RateExceeded)),
         (423, Outcome::Other, Some(Kind::Rejected)),
         (404, Outcome::Accepted, None),
+        (416, Outcome::Other, Some(Kind::Rejected)),
+        (
+            420,
+            Outcome::ConnectionsExceeded,
+            Some(Kind::ConnectionLimit),
+        ),
     ];
+    // Only a status is read in the light of its request.
+    let ranged = || {
+        let mut request = get("/v2");
+        let range = http::HeaderValue::from_static("bytes=0-");
+        request.headers_mut().insert("range", range);
+        request
+    };
     for (status, outcome, kind) in cases {
         let service = Probe::always(status).map_response(move |mut response| {
             response.extensions_mut().insert(outcome);
@@ -167,14 +182,60 @@ async fn outcome_in_the_extensions_of_a_response_decides_its_kind() {
             .clone()
             .layer(ClassifyLayer::new().layer(service.clone()));
         let answers = [
-            classified.oneshot(get("/v2")).await,
-            once.layer(service).oneshot(get("/v2")).await,
+            classified.oneshot(ranged()).await,
+            once.layer(service).oneshot(ranged()).await,
         ];
         for answer in answers {
-            let read = answer
-                .err()
-                .map(|error| (error.kind(), Outcome::of_error(&error).unwrap()));
+            let read = answer.err().map(|error| {
+                assert!(status != 416 || !error.is_retryable(), "{error}");
+                (error.kind(), Outcome::of_error(&error).unwrap())
+            });
             assert_eq!(read, kind.map(|kind| (kind, outcome)), "{status}");
         }
+    }
+}
+
+/// A layer of your own, whose error carries a cause.
+#[tokio::test(start_paused = true)]
+async fn cause_of_a_users_own_layer_decides_kind_and_resend() {
+    for (outcome, resend, kind, stop, times) in [
+        (
+            Outcome::RateExceeded,
+            None,
+            Kind::RateExceeded,
+            GiveUp::Attempts,
+            3,
+        ),
+        (
+            Outcome::NoPermit,
+            None,
+            Kind::LimitTimeout,
+            GiveUp::Attempts,
+            3,
+        ),
+        (
+            Outcome::NoPermit,
+            Some(Resend::Forbidden),
+            Kind::LimitTimeout,
+            GiveUp::Forbidden,
+            1,
+        ),
+        (
+            Outcome::NoPermit,
+            Some(Resend::TooLate),
+            Kind::LimitTimeout,
+            GiveUp::Deadline,
+            1,
+        ),
+    ] {
+        let probe = Probe::new(move |_| {
+            let mut cause = Cause::new(outcome);
+            cause.resend = resend;
+            Err(cause.over("too fast").into())
+        });
+        let stack = RetryLayer::new().layer(probe.clone());
+        let error = stack.oneshot(get("/v2")).await.unwrap_err();
+        assert_eq!((error.kind(), error.gave_up()), (kind, Some(stop)));
+        assert_eq!(probe.seen().len(), times, "{error}");
     }
 }

@@ -12,11 +12,10 @@ mod transport;
 use std::num::NonZeroU32;
 
 use bytes::Bytes;
-use http::{Request, Response};
-use http_body::Body;
+use http::Request;
 use http_body_util::{BodyExt, Full};
 use server::{Act, Server};
-use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
+use tower::{Layer, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{Attempt, ClassifyLayer, Error, GiveUp, Kind, RetryLayer};
 
 fn get(uri: &str) -> Request<Full<Bytes>> {
@@ -56,27 +55,13 @@ fn once(error: &Error) -> String {
     root
 }
 
-async fn thirty(answer: impl Into<Vec<u8>>) -> usize {
-    thirty_over(server::client(), answer.into()).await
-}
-
 /// The connections that thirty refused requests take.
-async fn thirty_over<S, B>(client: S, answer: Vec<u8>) -> usize
-where
-    S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone,
-    S::Error: Into<BoxError>,
-    B: Body<Data: Send> + Send + 'static,
-{
-    let server = Server::start(Act::Write(answer)).await;
-    let service = ClassifyLayer::new().layer(client);
+async fn thirty(answer: impl Into<Vec<u8>>) -> usize {
+    let server = Server::start(Act::Write(answer.into())).await;
+    let service = ClassifyLayer::new().layer(server::client());
     for _ in 0..30 {
-        let error = service
-            .clone()
-            .oneshot(get(&server.uri()))
-            .await
-            .map(drop)
-            .unwrap_err();
-        assert_eq!(error.kind(), Kind::Throttled);
+        let call = service.clone().oneshot(get(&server.uri()));
+        assert_eq!(call.await.unwrap_err().kind(), Kind::Throttled);
     }
     assert_eq!(server.requests(), 30);
     server.connections()

@@ -48,14 +48,19 @@ fn taken_request_that_comes_back_unwritten_is_taken_again_unless_it_was_given_up
 fn request_may_have_been_sent_if_no_client_marks_it_or_it_was_copied() {
     let (first, layer) = request();
     assert_eq!(layer.give_up(), Handed::Unknown);
-    assert!(HandOver::take(first.extensions()), "nothing is known of it");
+    assert!(
+        !HandOver::hold(first.extensions()),
+        "nothing is sent after its caller has gone"
+    );
     let (second, layer) = request();
     assert!(HandOver::hold(second.extensions()));
     let copy = second.clone();
     for request in [&second, &copy] {
         assert!(HandOver::hold(request.extensions()) && HandOver::take(request.extensions()));
-        assert_eq!(layer.give_up(), Handed::Unknown);
+        assert_eq!(layer.place(), Handed::Unknown);
     }
+    assert_eq!(layer.give_up(), Handed::Unknown);
+    assert!(!HandOver::hold(copy.extensions()));
     assert!(
         HandOver::hold(Request::new(()).extensions()),
         "no layer asks"

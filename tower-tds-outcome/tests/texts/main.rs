@@ -1,6 +1,5 @@
-//! Corpora: texts with secrets, sentences of real servers and proxies, lines of both kinds, and long texts.
+//! Corpora: texts with secrets, sentences and lines of real servers and proxies, and long texts.
 
-mod lines;
 mod long;
 mod secrets;
 mod sentences;

@@ -84,6 +84,48 @@ const TEXTS: &[&str] = &[
     "GET https://api.example/forecast/«3f2a9b8c7d6e5f4a3b2c1d0e9f8a7b6c»/25.03,121.56 answered 403",
     "PUT /v1/«q7W9eR2tY5uI1oP3aS6dF8gH»/stations",
     "-----BEGIN PRIVATE KEY-----\n«MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgevZzL1gdAFr88hb2»\n«OF/2NxApJCzGCEDdfSp6VQO30hyhRANCAAQRWz+jn65BtOMvdyHKcvjBeBSDZH2r»",
+    // Keycloak.
+    r#"type=CLIENT_LOGIN_ERROR, realmId=tds, clientId=reader, error=invalid_client_credentials, client_secret=«qW3rTz8uIoPaSdFgHjKlYxCvBnM12345»"#,
+    "Failed to verify token: «eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9».eyJzdWIiOiJhIn0.c2lnbmF0dXJl is not active",
+    "Failed to verify token: eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhIn0.«c2lnbmF0dXJlLW9mLTMy» is not active",
+    r#"{"client_id":"reader","client_secret":"«b7e4c1d2a9»","grant_type":"client_credentials"}"#,
+    // Vault.
+    "* permission denied for token hvs.«CAESIJmPl0vT8kQ2sXwZ»4hGx7Rn1bYc5 (lease expired)",
+    "Error unwrapping: VAULT_TOKEN=«s3cr3t-w4pp3d» is not a valid wrapping token",
+    r#"vault write auth/approle/login role_id=tds secret_id_accessor=none secret=«5f8e2c1a-9b7d-4e3f»-8a6b-1c2d3e4f5a6b"#,
+    // AWS.
+    "aws_secret_access_key = «wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY»",
+    "GET /bucket/a?X-Amz-Security-Token=«IQoJb3JpZ2luX2VjEOr»%2F%2F%2F%2F%2F%2F%2F%2F%2F%2FwEaCXVzLWVhc3QtMSJ&X-Amz-Expires=900 403",
+    "SignatureDoesNotMatch: X-Amz-Signature=«fe5f80f77d5fa3beca038a248ff027d0»445342fe2855ddc963176630326f1024",
+    // Azure.
+    "AADSTS7000215: Invalid client secret provided. client_secret: '«Qx7~Zk1aB.cD2»-eF3gH4iJ5kL6mN7oP8q'",
+    "https://acct.blob.core.windows.net/c/b?sv=2022-11-02&sr=b&sig=«Xk9pL2mN4vB7»%2FcZ1aQ3wE5rT%3D returned 403",
+    "DefaultEndpointsProtocol=https;AccountName=tds;AccountKey=«Zm9vYmFyYmF6MTIz»NDU2Nzg5MDEyMzQ1Njc4OTA=;EndpointSuffix=core.windows.net",
+    "Endpoint=sb://tds.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey=«p4R7Kz0Q»mW2x",
+    // Google.
+    r#"google.auth.exceptions.RefreshError: ('invalid_grant', {'access_token': '«ya29.a0AfH6SMBx»7-Q2w'})"#,
+    "GET https://maps.googleapis.com/maps/api/js?key=«AIzaSyA1b2C3d4E5f6G7h8I9»j0K1l2M3n4O5p6Q 400",
+    r#""private_key_id": "«9f86d081884c7d659a2feaa0c55ad015»a3bf4f1b", "client_email": "t@p.iam.gserviceaccount.com""#,
+    // Redis, Postgres, proxies.
+    "connection to redis://default:«r3d1s-Pa55»@cache:6379/0 refused",
+    "could not connect to postgres://tds:«p@ss/w0rd»@db.internal:5432/tds?sslmode=require",
+    r#"FATAL: invalid dsn "host=db user=tds password=«Tr0ub4dor»&3 dbname=tds""#,
+    "jdbc:postgresql://db:5432/tds?user=tds&password=«S3cure!pw»: Connection refused",
+    "CONNECT via http://svc:«pr0xyPass»@proxy.corp:3128 failed: 407 Proxy Authentication Required",
+    // Java, curl, serde, Rust.
+    "org.springframework.web.client.HttpClientErrorException: 401 : [client_id=reader&client_secret=«kJ8sL2pQ9wX4»&scope=a]",
+    "> Authorization: Basic «cmVhZGVyOmh1bnRlcjIy»Mg==",
+    "> authorization: Bearer «1f2e3d4c5b6a79880f1e2d3c»",
+    r#"invalid type: string "«z9Y8x7W6v5U4»t3S2r1Q0p9O8", expected u64 at line 1 column 44"#,
+    r#"Config { realm: "tds", client_id: "reader", client_secret: Some("«hU7-kL0pQ»"), retries: 3 }"#,
+    r#"Err(Login(Credentials { user: "a", password: Secret("«hU7-kL0pR»") }))"#,
+    r#"error decoding response body: {\"access_token\":\"«q1W2e3R4t5»\",\"expires_in\":300}"#,
+    "posting failed: token=«xoxb-17653672481»-Gx9ZyE3sTq&channel=ops",
+    r#"org.apache.kafka.common.errors.SaslAuthenticationException: PlainLoginModule required username="tds" password="«AbCd-EfGh-1234»";"#,
+    "GET /hook/«Kq3v9TzX1c7RbN5m»W8yLp2Hd HTTP/1.1 404",
+    // An ampersand that is encoded inside of the value does not end it.
+    "POST /login password=abc%26«defgh12345»&x=1",
+    "POST /login body=password%3Dabc%2526«defgh12345»%26x%3D1",
 ];
 
 #[test]

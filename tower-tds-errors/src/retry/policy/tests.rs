@@ -1,25 +1,18 @@
-use std::collections::HashSet;
 use std::time::Duration;
 
-use fastrand::Rng;
 use http::Method;
 use proptest::prelude::*;
 use tower_tds_outcome::Resend;
 
-use super::{Again, Backoff, Policy, Repeats, RetryState};
+use super::{Policy, RetryState, up_to};
 use crate::kind::{Advice, SILENCE};
 use crate::retry::request::Repeat;
-use crate::{Error, GiveUp, Kind, Sent};
+use crate::{Error, GiveUp, Kind, RetryBudget, Sent};
 
 /// The state of a PUT after `attempts` attempts. Its connection was not idle.
 fn put(seed: u64, attempts: u32) -> RetryState {
-    of(&Method::PUT, seed, attempts)
-}
-
-fn of(method: &Method, seed: u64, attempts: u32) -> RetryState {
-    let repeats = Repeats::of(method, None);
     fastrand::seed(seed);
-    let mut state = RetryState::of(repeats);
+    let mut state = RetryState::new(&Method::PUT, None);
     (state.attempts, state.counted) = (attempts, attempts);
     state
 }
@@ -32,12 +25,24 @@ fn hinted(kind: Kind, hint: Duration) -> Error {
     failed(kind).with_retry_after(hint)
 }
 
-fn after(state: &mut RetryState, error: &Error, left: Option<Duration>) -> Result<Again, GiveUp> {
-    state.after(error, &Policy::default(), true, left)
+fn after(
+    state: &mut RetryState,
+    error: &Error,
+    left: Option<Duration>,
+) -> Result<Duration, GiveUp> {
+    state.begin_retry(error, &free(), true, left)
+}
+
+/// The default, whose retries cost nothing.
+fn free() -> Policy {
+    Policy {
+        budget: None,
+        ..Policy::default()
+    }
 }
 
 fn wait(state: &mut RetryState, error: &Error) -> Result<Duration, GiveUp> {
-    after(state, error, None).map(|again| again.wait)
+    after(state, error, None)
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -46,7 +51,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
 
 #[test]
 fn repeat_extension_forbids_or_allows_a_retry() {
-    let of = |method, said| RetryState::of(Repeats::of(method, Some(said)));
+    let of = |method, said| RetryState::new(method, Some(said));
     let mut once = of(&Method::GET, Repeat::Never);
     for kind in Kind::ALL
         .iter()
@@ -90,9 +95,8 @@ fn each_refused_retry_returns_its_reason() {
             "{error:?}"
         );
     }
-    let policy = Policy::default();
     for (attempts, stop) in [(1, GiveUp::NotReplayable), (3, GiveUp::Attempts)] {
-        let decided = put(7, attempts).after(&busy, &policy, false, None);
+        let decided = put(7, attempts).begin_retry(&busy, &free(), false, None);
         assert_eq!(decided, Err(stop));
     }
     let mut settled = failed(Kind::Unavailable);
@@ -102,30 +106,22 @@ fn each_refused_retry_returns_its_reason() {
 
 #[test]
 fn retry_of_an_unsent_request_costs_no_budget() {
+    let policy = Policy {
+        budget: Some(RetryBudget::new(0.0, 0)),
+        ..Policy::default()
+    };
+    let pays = |error: &Error| {
+        let decided = put(7, 1).begin_retry(error, &policy, true, None);
+        decided == Err(GiveUp::Budget)
+    };
     for kind in Kind::ALL
         .iter()
         .filter(|kind| kind.row().advice != Advice::Never)
     {
-        let again = after(&mut put(7, 1), &failed(*kind), None);
-        let is_paid = kind.row().sent != Sent::Never;
-        assert_eq!(again.map(|again| again.is_paid), Ok(is_paid), "{kind}");
-        let mut paced = failed(*kind);
-        paced.facts_mut().cause.resend = Some(Resend::Free);
-        let paced = after(&mut put(7, 1), &paced, None);
-        assert_eq!(paced.map(|again| again.is_paid), Ok(false), "{kind}");
-    }
-}
-
-#[test]
-fn hint_up_to_the_longest_wait_is_kept() {
-    let longest = Policy::default().longest_wait;
-    for kind in [Kind::Throttled, Kind::Unavailable, Kind::RateExceeded] {
-        for hint in [longest, longest / 2, longest - SILENCE] {
-            for seed in 0..500 {
-                let slept = wait(&mut put(seed, 2), &hinted(kind, hint)).unwrap();
-                assert!((hint..=longest).contains(&slept), "{kind} {slept:?}");
-            }
-        }
+        let mut error = failed(*kind);
+        assert_eq!(pays(&error), kind.row().sent != Sent::Never, "{kind}");
+        error.facts_mut().cause.resend = Some(Resend::Free);
+        assert!(!pays(&error), "{kind}");
     }
 }
 
@@ -134,15 +130,11 @@ fn short_longest_wait_does_not_shorten_the_silence() {
     for longest in [Duration::from_millis(10), Duration::from_millis(500)] {
         let policy = Policy {
             longest_wait: longest,
-            ..Policy::default()
+            ..free()
         };
-        let asked = |error: &Error, seed| {
-            put(seed, 2)
-                .after(error, &policy, true, None)
-                .map(|again| again.wait)
-        };
+        let asked = |error: &Error, seed| put(seed, 2).begin_retry(error, &policy, true, None);
         for seed in 0..500 {
-            for kind in [Kind::Unavailable, Kind::Connect, Kind::RangeUnclear] {
+            for kind in [Kind::Unavailable, Kind::Connect] {
                 let slept = asked(&failed(kind), seed).unwrap();
                 assert!(slept <= longest, "{kind} {slept:?}");
                 let hint = hinted(kind, SILENCE);
@@ -186,8 +178,8 @@ proptest! {
     ) {
         let hint = Duration::from_millis(hint);
         if let Ok(wait) = wait(&mut put(seed, attempt), &hinted(kind, hint)) {
-            let own = Policy::default().backoff.bound(attempt);
-            prop_assert!(wait >= hint);
+            let own = free().backoff(attempt);
+            prop_assert!(wait >= hint && wait <= free().longest_wait);
             prop_assert!(wait <= (hint + hint / 2).max(own + hint / 2).max(SILENCE * 2));
         }
     }
@@ -201,7 +193,7 @@ proptest! {
         let again = after(&mut put(seed, 1), &hinted(kind, hint), Some(left));
         let floor = if kind == Kind::RateExceeded { hint.max(SILENCE) } else { hint };
         if floor < left {
-            let wait = again.unwrap().wait;
+            let wait = again.unwrap();
             prop_assert!(wait >= floor && wait - floor <= (left - floor) / 2);
         } else {
             prop_assert_eq!(again, Err(GiveUp::Deadline));
@@ -211,48 +203,32 @@ proptest! {
     #[test]
     fn a_wait_always_fits_into_the_deadline(kind in kinds(), left in 0u64..5_000, seed: u64) {
         let left = Duration::from_millis(left);
-        if let Ok(again) = after(&mut put(seed, 1), &failed(kind), Some(left)) {
-            prop_assert!(again.wait < left);
+        if let Ok(wait) = after(&mut put(seed, 1), &failed(kind), Some(left)) {
+            prop_assert!(wait < left);
         }
+    }
+}
+
+/// A policy with this backoff.
+fn backoff(base: Duration, cap: Duration) -> Policy {
+    Policy {
+        backoff: (base, cap),
+        ..free()
     }
 }
 
 proptest! {
     #[test]
-    fn no_draw_exceeds_its_bound(base in 0u64.., cap in 0u64.., n: u32, seed: u64) {
-        let backoff = Backoff::new(Duration::from_nanos(base), Duration::from_nanos(cap));
-        let drawn = backoff.draw(n, &mut Rng::with_seed(seed));
-        prop_assert!(drawn <= backoff.bound(n));
-        prop_assert!(backoff.bound(n) <= Duration::from_nanos(cap));
+    fn no_draw_exceeds_its_bound(base in 0u64.., cap in 0u64.., n: u32) {
+        let (base, cap) = (Duration::from_nanos(base), Duration::from_nanos(cap));
+        let bound = backoff(base, cap).backoff(n);
+        prop_assert!(up_to(bound) <= bound && bound <= cap);
     }
-
-    #[test]
-    fn sessions_draw_distinct_backoffs(seed: u64) {
-        fastrand::seed(seed);
-        // Wide, so that two sessions can only meet by sharing a sequence.
-        let wide = Duration::from_nanos(u64::MAX);
-        let backoff = Backoff::new(wide, wide);
-        let firsts = (0..1000).map(|_| backoff.draw(0, &mut Rng::new()));
-        prop_assert_eq!(firsts.collect::<HashSet<_>>().len(), 1000);
-    }
-}
-
-#[test]
-fn first_draws_fill_the_whole_range_evenly() {
-    let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(1));
-    let mut tenths = [0i32; 10];
-    for _ in 0..10_000 {
-        let drawn = backoff.draw(0, &mut Rng::new()).as_millis();
-        tenths[usize::try_from(drawn / 100).unwrap().min(9)] += 1;
-    }
-    // Ten standard deviations: 10 * sqrt(10_000 * 0.1 * 0.9).
-    assert!(tenths.iter().all(|n| (n - 1000).abs() < 300), "{tenths:?}");
 }
 
 #[test]
 fn backoff_bound_never_decreases_with_attempts() {
-    let (base, cap) = (Duration::from_nanos(1), Duration::from_secs(1_000_000));
-    let backoff = Backoff::new(base, cap);
-    let bounds = [0, 1, 2, 20, 31, 32, 33, u32::MAX].map(|n| backoff.bound(n));
+    let policy = backoff(Duration::from_nanos(1), Duration::from_secs(1_000_000));
+    let bounds = [0, 1, 2, 20, 31, 32, 33, u32::MAX].map(|n| policy.backoff(n));
     assert!(bounds.is_sorted(), "{bounds:?}");
 }
