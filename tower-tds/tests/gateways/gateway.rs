@@ -15,13 +15,8 @@ use crate::{
 /// The gateway, and its way of counting.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
-    Nginx {
-        burst: u32,
-    },
+    Nginx { burst: u32 },
     Haproxy,
-    /// The same, which begins to count at the connection. A socket that closes without a request
-    /// then counts as one.
-    HaproxyFromConnection,
 }
 
 /// A running gateway.
@@ -44,10 +39,6 @@ impl Kind {
         config.connections = u32::MAX;
         let service = Server::start(config).await.expect("free ports");
         let gateway = Gateway::start(self, &service).await?;
-        if let Self::HaproxyFromConnection = self {
-            // The check that it listens was a socket without a request.
-            sleep(Duration::from_secs(2)).await;
-        }
         Some((service, gateway))
     }
 }
@@ -61,7 +52,7 @@ impl Gateway {
         let behind: SocketAddr = behind.parse().expect("an address");
         let (name, file, read): (_, _, fn(&str) -> _) = match kind {
             Kind::Nginx { .. } => ("nginx", "access.log", nginx::read),
-            Kind::Haproxy | Kind::HaproxyFromConnection => ("haproxy", "stdout", haproxy::read),
+            Kind::Haproxy => ("haproxy", "stdout", haproxy::read),
         };
         let Some(path) = find(name) else {
             say(&format!("SKIPPED: there is no {name}"));
@@ -69,10 +60,7 @@ impl Gateway {
         };
         let program = Program::start(|folder, address| match kind {
             Kind::Nginx { burst } => nginx::command(&path, folder, address, behind, burst),
-            Kind::Haproxy => haproxy::command(&path, folder, behind, "http-request"),
-            Kind::HaproxyFromConnection => {
-                haproxy::command(&path, folder, behind, "tcp-request connection")
-            }
+            Kind::Haproxy => haproxy::command(&path, folder, behind),
         });
         Some(Self {
             program: program.await,

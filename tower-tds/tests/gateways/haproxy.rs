@@ -22,9 +22,8 @@ pub(crate) fn read(line: &str) -> Option<Line> {
     (words.next() != Some(STRANGER)).then_some(line)
 }
 
-/// Its command in `folder`, with its configuration written there. It counts from the rule set
-/// `tracks`.
-pub(crate) fn command(program: &str, folder: &Path, service: SocketAddr, tracks: &str) -> Command {
+/// Its command in `folder`, with its configuration written there.
+pub(crate) fn command(program: &str, folder: &Path, service: SocketAddr) -> Command {
     // HAProxy's own times begin with the connection or the first byte; the variable is the time of
     // the count. Without `http-no-delay` HAProxy makes the kernel wait 200 ms for full segments. On
     // a loopback interface they are of 64 KiB, which no network has. Of two threads that write to
@@ -49,7 +48,7 @@ frontend gateway
     bind fd@0
     log-format '%ST %[var(txn.at)] %Ta %fc %[var(txn.whose)]'
     tcp-request connection track-sc1 src table connections
-    {tracks} track-sc0 src table requests
+    http-request track-sc0 src table requests
     http-request set-var(txn.at) date(0,ms)
     http-request set-var(txn.whose) req.hdr(user-agent)
     http-request deny status 423 content-type text/plain string locked if {{ sc_http_req_rate(0) gt 50 }}

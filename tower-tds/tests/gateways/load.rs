@@ -1,7 +1,6 @@
 //! The load: targets, and the tasks that request them.
 
 use std::{
-    fmt::Display,
     net::SocketAddr,
     num::NonZeroU32,
     sync::{
@@ -11,14 +10,19 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
-use http_body_util::BodyExt;
-use hyper::body::Body;
+use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use hyper_util::{client::legacy, rt::TokioExecutor};
 use tds_sim::Server;
 use tokio::{task::JoinSet, time::sleep};
-use tower::{Service, ServiceExt};
+use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
 use tower_tds::{Client, Credentials, Limits, RequestBody};
+
+/// A client that many tasks can share.
+pub(crate) type Caller = BoxCloneSyncService<Request<RequestBody>, Response<Body>, BoxError>;
+
+pub(crate) type Body = UnsyncBoxBody<Bytes, BoxError>;
 
 /// The target of each call.
 #[derive(Debug, Clone, Copy)]
@@ -29,32 +33,6 @@ pub(crate) enum Load {
     Medium,
     /// A body that takes 3 s.
     Long,
-}
-
-/// A client that many tasks can share.
-pub(crate) trait Caller:
-    Service<
-        Request<RequestBody>,
-        Response = Response<<Self as Caller>::Body>,
-        Error: Display,
-        Future: Send,
-    > + Clone
-    + Send
-    + 'static
-{
-    /// Type of the bodies of its answers.
-    type Body: Body<Error: Display, Data: Send> + Send;
-}
-
-// === impl S ===
-
-impl<S, B> Caller for S
-where
-    S: Service<Request<RequestBody>, Response = Response<B>, Error: Display, Future: Send>,
-    S: Clone + Send + 'static,
-    B: Body<Error: Display, Data: Send> + Send,
-{
-    type Body = B;
 }
 
 // === impl Load ===
@@ -87,7 +65,7 @@ impl Load {
 
 /// Makes this many calls to `front` by 200 tasks. Returns the errors of the calls that were lost.
 pub(crate) async fn drive(
-    client: impl Caller,
+    client: Caller,
     front: SocketAddr,
     load: Load,
     calls: u32,
@@ -99,7 +77,7 @@ pub(crate) async fn drive(
 pub(crate) async fn drive_by(
     tasks: u32,
     gap: Duration,
-    client: impl Caller,
+    client: Caller,
     front: SocketAddr,
     load: Load,
     calls: u32,
@@ -115,7 +93,8 @@ pub(crate) async fn drive_by(
             while made.fetch_add(1, SeqCst) < calls {
                 let request = Request::get(&url).body(RequestBody::default());
                 let response = client.clone().oneshot(request.expect("a request"));
-                lost.extend(whole(response, load.size()).await.err());
+                let ended = whole(response, load.size()).await;
+                lost.extend(ended.err().map(|error| error.to_string()));
                 sleep(gap).await;
             }
             lost
@@ -124,46 +103,55 @@ pub(crate) async fn drive_by(
     driving.join_all().await.concat()
 }
 
-async fn whole<B: Body<Error: Display>>(
-    response: impl Future<Output = Result<Response<B>, impl Display>>,
+async fn whole(
+    response: impl Future<Output = Result<Response<Body>, BoxError>>,
     size: usize,
-) -> Result<(), String> {
-    let body = response.await.map_err(|error| error.to_string())?;
-    let body = body.into_body().collect().await;
-    let body = body.map_err(|error| error.to_string())?.to_bytes();
+) -> Result<(), BoxError> {
+    let body = response.await?.into_body().collect().await?.to_bytes();
     if body.len() == size {
-        Ok(())
-    } else {
-        Err(format!("{} bytes of {size}", body.len()))
+        return Ok(());
     }
+    Err(format!("{} bytes of {size}", body.len()).into())
+}
+
+/// Gives a service the types that all clients share.
+pub(crate) fn boxed<S, B>(service: S) -> Caller
+where
+    S: Service<Request<RequestBody>, Response = Response<B>, Error: Into<BoxError> + 'static>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let body = |response: Response<B>| response.map(|body| body.map_err(Into::into).boxed_unsync());
+    BoxCloneSyncService::new(service.map_response(body).map_err(Into::into))
 }
 
 /// The crate's stack, for data through `front` and for tokens from the service itself.
-pub(crate) fn client(service: &Server, front: SocketAddr) -> Client {
+pub(crate) fn client(service: &Server, front: SocketAddr) -> Caller {
     // The tokens have a socket of their own, past the gateway.
     let sockets = NonZeroU32::new(60 + 1).expect("not zero");
     let credentials = Credentials::new(service.client_id(), service.client_secret());
-    Client::builder(
-        service.auth_url(),
-        &format!("http://{front}"),
-        credentials.expect("the simulator's are usable"),
+    let credentials = credentials.expect("the simulator's are usable");
+    let data = format!("http://{front}");
+    let client = Client::builder(service.auth_url(), &data, credentials).loopback_http();
+    let limits = Limits::default().connections(sockets);
+    boxed(
+        client
+            .limits(limits)
+            .build()
+            .expect("loopback is let through"),
     )
-    .loopback_http()
-    .limits(Limits::default().connections(sockets))
-    .build()
-    .expect("loopback is let through")
 }
 
 /// hyper's own client, with a token that does not end.
-pub(crate) fn bare(service: &Server, _: SocketAddr) -> impl Caller + use<> {
+pub(crate) fn bare(service: &Server, _: SocketAddr) -> Caller {
     let token = service.sim().token(service.client_id()).expect("a token");
     let token = HeaderValue::try_from(format!("Bearer {token}")).expect("a header");
-    legacy::Client::builder(TokioExecutor::new())
-        .build_http()
-        .map_request(move |mut request: Request<RequestBody>| {
-            request.headers_mut().insert(AUTHORIZATION, token.clone());
-            request
-        })
+    let http = legacy::Client::builder(TokioExecutor::new()).build_http();
+    boxed(http.map_request(move |mut request: Request<RequestBody>| {
+        request.headers_mut().insert(AUTHORIZATION, token.clone());
+        request
+    }))
 }
 
 const TASKS: u32 = 200;

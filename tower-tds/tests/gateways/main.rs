@@ -140,23 +140,6 @@ async fn haproxy_refuses_nothing() {
     briefly(Kind::Haproxy, CELLS).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn six_quick_runs_through_haproxy_are_refused_nothing() {
-    let mut runs = JoinSet::new();
-    for kind in [[Kind::Haproxy, Kind::HaproxyFromConnection]; 3].concat() {
-        let scenario = Scenario {
-            gateway: kind,
-            load: Load::Small,
-            way: Way::Calm,
-            calls: 300,
-        };
-        runs.spawn(scenario.run());
-    }
-    for seen in runs.join_all().await.into_iter().flatten() {
-        seen.assert_nothing_refused();
-    }
-}
-
 /// nginx counts requests in process, and refuses every newcomer when all of the limit is in use.
 const VISITS: [(Kind, Comes); 3] = [
     (Kind::Nginx { burst: 49 }, Comes::First),

@@ -52,10 +52,7 @@ impl Scenario {
     }
 
     /// Runs it with the client that is made of the service's and the gateway's addresses.
-    pub(crate) async fn run_with<C: Caller>(
-        self,
-        client: impl FnOnce(&Server, SocketAddr) -> C,
-    ) -> Option<Seen> {
+    pub(crate) async fn run_with(self, client: fn(&Server, SocketAddr) -> Caller) -> Option<Seen> {
         let (service, gateway) = self.gateway.start().await?;
         let relay = match self.way.network() {
             Some(network) => {
@@ -104,7 +101,7 @@ impl Seen {
         // none.
         let by_evidence = match self.scenario.gateway {
             Kind::Nginx { burst } => burst < 49,
-            Kind::Haproxy | Kind::HaproxyFromConnection => false,
+            Kind::Haproxy => false,
         };
         let few = if by_evidence {
             self.scenario.calls as usize / 25

@@ -13,37 +13,30 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use fastrand::Rng;
 use http::{Request, Response};
-use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+use http_body_util::BodyExt as _;
 use hyper_util::{
-    client::legacy,
+    client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
 use tokio::{
     spawn,
     time::{Instant, sleep, timeout},
 };
-use tower::{BoxError, Layer, Service, ServiceExt, service_fn, util::BoxCloneSyncService};
+use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_tds::{
     Client, Credentials, Deadline, Limiter, RequestBody,
     layers::limits::{ConnectionLimitLayer, RequestLimitLayer},
 };
 
-use super::{
-    mix::{Mix, Stack},
-    network::Network,
-};
-
-type Body = UnsyncBoxBody<Bytes, BoxError>;
-
-type Stacked = BoxCloneSyncService<Request<RequestBody>, Response<Body>, BoxError>;
+use super::mix::{Mix, Stack};
+use crate::load::{Body, Caller, boxed};
 
 /// A client that callers in several runtimes share.
 #[derive(Clone)]
 pub(crate) struct Called {
-    service: Stacked,
+    service: Caller,
     url: Arc<str>,
     /// Calls whose body was read to its end.
     answered: Arc<AtomicU64>,
@@ -53,10 +46,10 @@ pub(crate) struct Called {
 
 impl Called {
     /// Builds the client of this mix, and returns it with its limiter.
-    pub(crate) fn new(mix: &Mix, network: &Arc<Network>, url: &str) -> (Self, Limiter) {
+    pub(crate) fn new(mix: &Mix, url: &str) -> (Self, Limiter) {
         let (service, limiter) = match mix.stack {
-            Stack::Client => client(mix, network, url),
-            Stack::Bare => layers(mix, network),
+            Stack::Client => client(mix, url),
+            Stack::Bare => layers(mix),
         };
         let called = Self {
             service,
@@ -131,25 +124,24 @@ impl Called {
     }
 }
 
-fn client(mix: &Mix, network: &Arc<Network>, url: &str) -> (Stacked, Limiter) {
+fn client(mix: &Mix, url: &str) -> (Caller, Limiter) {
     let credentials = Credentials::new("key", "s3cr3t").expect("they can be sent");
-    let mut builder = Client::builder(url, url, credentials)
+    let client = Client::builder(url, url, credentials)
         .loopback_http()
         .limits(mix.limits())
-        .answer_timeout(PATIENCE);
-    // The client's own connector is a part of the test wherever it can be.
-    if mix.times_out.is_some() {
-        builder = builder.connector(network.connector());
-    }
-    let client = builder.build().expect("loopback is allowed");
+        .answer_timeout(PATIENCE)
+        .build()
+        .expect("loopback is allowed");
     let limiter = client.limiter().clone();
     (boxed(client), limiter)
 }
 
 /// The bare layers. A service between limit and client panics sometimes: in its call, or in a poll.
-fn layers(mix: &Mix, network: &Arc<Network>) -> (Stacked, Limiter) {
+fn layers(mix: &Mix) -> (Caller, Limiter) {
     let limiter = Limiter::new(mix.limits());
-    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(network.connector());
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(tcp);
     let http = legacy::Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(Duration::from_secs(2))
@@ -176,18 +168,6 @@ fn layers(mix: &Mix, network: &Arc<Network>) -> (Stacked, Limiter) {
     });
     let layer = RequestLimitLayer::new(limiter.clone());
     (boxed(layer.layer(between)), limiter)
-}
-
-/// Gives a service the types that all stacks share.
-fn boxed<S, B>(service: S) -> Stacked
-where
-    S: Service<Request<RequestBody>, Response = Response<B>, Error: Into<BoxError> + 'static>,
-    S: Clone + Send + Sync + 'static,
-    S::Future: Send + 'static,
-    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-{
-    let body = |response: Response<B>| response.map(|body| body.map_err(Into::into).boxed_unsync());
-    BoxCloneSyncService::new(service.map_response(body).map_err(Into::into))
 }
 
 fn millis(rng: &mut Rng, most: u64) -> Duration {

@@ -14,19 +14,6 @@ use tower_tds::{
 
 use crate::audit::{self, Span};
 
-/// Troubles that today's limits do not withstand. Take one out of this list when its defect is
-/// mended: from then on it is a part of every mix.
-const HELD_BACK: &[Trouble] = &[];
-
-/// A part of the mix that can be held back.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Trouble {
-    /// A server that ends its side first, and counts the socket until the client has ended, too.
-    ClosesFirst,
-    /// A kernel that gives a socket up within a cut (`ETIMEDOUT`), while the server still counts it.
-    TimesOut,
-}
-
 #[derive(Debug, Clone)]
 pub(crate) struct Mix {
     pub(crate) seed: u64,
@@ -43,8 +30,6 @@ pub(crate) struct Mix {
     pub(crate) delay: Duration,
     /// When and for how long nothing passes.
     pub(crate) cut: Option<(Duration, Duration)>,
-    /// After this time in a cut, a kernel gives up a socket that has written.
-    pub(crate) times_out: Option<Duration>,
     /// Percent of the calls that are cancelled.
     pub(crate) cancels: u8,
     pub(crate) lost_after: Duration,
@@ -74,14 +59,6 @@ pub(crate) struct Level {
     limit: u32,
 }
 
-// === impl Trouble ===
-
-impl Trouble {
-    pub(crate) fn is_on(self) -> bool {
-        !HELD_BACK.contains(&self)
-    }
-}
-
 // === impl Mix ===
 
 impl Mix {
@@ -98,11 +75,8 @@ impl Mix {
         let sockets = rng.u32(4..16) + if has_bucket(rules) { AT_ONCE } else { 0 };
         let begins = runs.mul_f64(0.2 + 0.2 * rng.f64());
         let cut = (turn(1, 2) == 1).then_some((begins, cut));
-        let times_out = cut
-            .filter(|_| rng.bool() && Trouble::TimesOut.is_on())
-            .map(|(_, length)| length / 5);
-        // A request that was given up arrives when the cut ends, unless its kernel gives up before.
-        let stays = times_out.or(cut.map(|(_, length)| length));
+        // A request that was given up arrives when the cut ends.
+        let stays = cut.map(|(_, length)| length);
         Self {
             seed,
             stack: [Stack::Bare, Stack::Bare, Stack::Client][turn(1, 3)],
@@ -114,7 +88,6 @@ impl Mix {
             in_flight: sockets - 1 + rng.u32(..2) * 4,
             delay,
             cut,
-            times_out,
             cancels: [0, 20, 50, 80][rng.usize(..4)],
             lost_after: stays.unwrap_or_default() + delay * 2 + SERVED,
             runs,

@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-use super::mix::{Counts, Mix, Trouble};
+use super::mix::{Counts, Mix};
 use crate::audit::Span;
 
 pub(crate) struct Server {
@@ -123,8 +123,7 @@ impl Server {
             82..84 => Fate::Hang,
             84..90 => Fate::Reset,
             90..92 => Fate::CloseAfter,
-            _ if Trouble::ClosesFirst.is_on() => Fate::CloseFirst,
-            _ => Fate::Answer,
+            _ => Fate::CloseFirst,
         }
     }
 }
