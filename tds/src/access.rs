@@ -5,7 +5,7 @@ use std::{
     convert::Infallible,
     io::Write as _,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -23,6 +23,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tower::{Service, ServiceExt as _};
+
+use crate::lock::lock;
 
 /// Form of the access log.
 #[derive(Debug, Clone, Copy, Args)]
@@ -145,8 +147,7 @@ where
     });
     let (status, took) = (response.status().as_u16(), begun.elapsed());
     if is_user {
-        let requests = log.requests.lock();
-        let mut requests = requests.unwrap_or_else(PoisonError::into_inner);
+        let mut requests = lock(&log.requests);
         let count = requests.entry((status, cache)).or_insert_with(|| {
             metrics::counter!("tds_users_requests_total", "status" => status.to_string(), "cache" => cache)
         });

@@ -7,10 +7,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream::try_unfold;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
-    header::{
-        ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, ETAG,
-        TRANSFER_ENCODING,
-    },
+    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_RANGE, ETAG, TRANSFER_ENCODING},
 };
 use tokio::{
     io::{AsyncBufRead, AsyncReadExt as _, BufReader},
@@ -20,7 +17,7 @@ use tokio_util::io::StreamReader;
 use tower_tds::{Call, Client, Error, Kind, Response, layers::errors::Sent};
 use tower_tds_outcome::retry_after;
 
-use crate::{ending::Trouble, manifest::Version, output::rough, state::State};
+use crate::{ending::Trouble, header, manifest::Version, output::rough, page, state::State};
 
 /// What a job accepts as data, and when it may request some. HTML pages are accepted only if they are
 /// named.
@@ -176,10 +173,9 @@ impl Accept {
     ) -> Result<Answer, Trouble> {
         let (status, headers) = (response.status(), response.headers().clone());
         let refused = |kind, what: &str| refused(kind, what, asked.target);
-        let mut codings: Vec<_> = named_codings(&headers, &CONTENT_ENCODING).collect();
-        if asked.is_kept(&headers) {
-            codings.clear();
-        }
+        // The codings, in the order in which they were applied.
+        let mut codings = header::members(&headers, &CONTENT_ENCODING);
+        codings.retain(|coding| coding != "identity" && !asked.is_kept(&headers));
         let rest = asked.range.filter(|_| codings.is_empty());
         let rest = rest.and_then(|(start, known)| self::rest(&headers, start, known));
         let whole = match status {
@@ -203,17 +199,17 @@ impl Accept {
                     .into());
             }
         };
-        if let Some(coding) = named_codings(&headers, &TRANSFER_ENCODING).find(|it| it != "chunked")
-        {
-            let what =
-                format!("the response has the transfer coding {coding}, which was not requested");
-            return Err(refused(Kind::Malformed, &what).into());
-        }
+        let mut framing = header::members(&headers, &TRANSFER_ENCODING);
+        // If it is not the last, its chunks are taken for data.
+        framing.pop_if(|last| last == "chunked");
+        let framing = framing.iter().find(|coding| *coding != "identity");
         let is_known = |coding: &&String| ["gzip", "x-gzip", "br"].contains(&&***coding);
         let unknown = codings.iter().find(|it| !is_known(it));
-        if let Some(coding) = unknown.or(codings.get(MOST_CODINGS)) {
+        let unknown = unknown.or(codings.get(MOST_CODINGS));
+        let unknown = unknown.map(|coding| ("content", coding));
+        if let Some((of, coding)) = framing.map(|it| ("transfer", it)).or(unknown) {
             let what =
-                format!("the response has the content coding {coding}, which was not requested");
+                format!("the response has the {of} coding {coding}, which was not requested");
             return Err(refused(Kind::Malformed, &what).into());
         }
         let length = response.content_length().filter(|_| codings.is_empty());
@@ -239,12 +235,12 @@ impl Accept {
     /// Reads data until it is clear that it is no page, and not empty if it must not be.
     async fn begin(&self, data: &mut Data, needs_a_byte: bool) -> Result<(), Trouble> {
         let types = self.as_str().to_ascii_lowercase();
-        let has_pages = PAGES.iter().any(|page| types.contains(page));
+        let has_pages = page::TYPES.iter().any(|page| types.contains(page));
         let mut begin = BytesMut::new();
-        let is_open = |headers: &HeaderMap, begin: &[u8]| match is_page(headers, begin) {
+        let is_open = |headers: &HeaderMap, begin: &[u8]| match page::is_page(headers, begin) {
             _ if needs_a_byte && begin.is_empty() => true,
             _ if has_pages || begin.len() >= BEGIN => false,
-            Some(is_page) => is_page && title(begin).is_none(),
+            Some(is_page) => is_page && page::title(begin).is_none(),
             None => true,
         };
         while is_open(&data.headers, &begin) {
@@ -257,8 +253,8 @@ impl Accept {
             return Err(Trouble::Empty);
         }
         let text = begin.get(..BEGIN).unwrap_or(&begin);
-        if !has_pages && is_page(&data.headers, text) == Some(true) {
-            return Err(Trouble::Page(title(text)));
+        if !has_pages && page::is_page(&data.headers, text) == Some(true) {
+            return Err(Trouble::Page(page::title(text)));
         }
         data.begin = begin.freeze();
         Ok(())
@@ -276,7 +272,8 @@ impl Asked<'_> {
             let end = path.extension().and_then(OsStr::to_str);
             end.is_some_and(|end| COMPRESSED.iter().any(|it| end.eq_ignore_ascii_case(it)))
         };
-        let is_file = |file: &Path| ends(path) || ends(file) || media(headers).ends_with("gzip");
+        let is_file =
+            |file: &Path| ends(path) || ends(file) || header::media(headers).ends_with("gzip");
         self.file.is_some_and(is_file)
     }
 }
@@ -406,70 +403,6 @@ pub(crate) fn pending(hint: Option<Duration>, tries: u32) -> Duration {
     hint.map_or(wait, |hint| hint.max(SECOND))
 }
 
-/// Returns the codings that a header names, in the order in which they were applied.
-fn named_codings(headers: &HeaderMap, name: &HeaderName) -> impl Iterator<Item = String> {
-    let values = headers.get_all(name).iter();
-    let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
-    let codings = values.flat_map(|value| {
-        let codings = value.split(',').map(|coding| coding.trim().to_owned());
-        codings.collect::<Vec<_>>()
-    });
-    codings.filter(|coding| !["", "identity"].contains(&&**coding))
-}
-
-/// Returns the media type, without its parameters.
-fn media(headers: &HeaderMap) -> String {
-    let media = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let media = media.unwrap_or_default().split(|byte| *byte == b';').next();
-    String::from_utf8_lossy(media.unwrap_or_default().trim_ascii()).to_ascii_lowercase()
-}
-
-/// Whether a response is an HTML page, such as a login, a captcha or a maintenance notice, whatever
-/// its label. `None` if more of the body is needed.
-pub(crate) fn is_page(headers: &HeaderMap, begin: &[u8]) -> Option<bool> {
-    if PAGES.contains(&&*media(headers)) {
-        return Some(true);
-    }
-    // In UTF-16 every other byte of an ASCII letter is zero.
-    let begin: Vec<u8> = match begin {
-        [0xff, 0xfe, rest @ ..] | [0xfe, 0xff, rest @ ..] => {
-            rest.iter().copied().filter(|byte| *byte != 0).collect()
-        }
-        _ => begin.strip_prefix(BOM).unwrap_or(begin).to_vec(),
-    };
-    let mut rest = begin.trim_ascii_start();
-    // Skips comments, and the declaration of XHTML.
-    while let Some((_, end)) = SKIPPED.iter().find(|(start, _)| rest.starts_with(start)) {
-        let at = rest.windows(end.len()).position(|bytes| bytes == *end)?;
-        rest = rest.get(at + end.len()..)?.trim_ascii_start();
-    }
-    let agrees = |tag: &[u8]| {
-        let mut pairs = rest.iter().zip(tag);
-        pairs.all(|(byte, of_tag)| byte.eq_ignore_ascii_case(of_tag))
-    };
-    let tags = [&b"<!doctype html"[..], b"<html"];
-    let mut agreeing = tags.into_iter().filter(|tag| agrees(tag));
-    if let Some(next) = agreeing.find_map(|tag| rest.get(tag.len())) {
-        // Longer names are other elements.
-        return Some(next.is_ascii_whitespace() || b"/>".contains(next));
-    }
-    let mut starts = tags.into_iter().chain(SKIPPED.map(|(start, _)| start));
-    (!starts.any(agrees)).then_some(false)
-}
-
-/// Returns the title of a page, in one line.
-pub(crate) fn title(begin: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(begin);
-    // Has the same length as the text, because only the case of ASCII letters changes.
-    let lower = text.to_ascii_lowercase();
-    let at = lower.find("<title")?;
-    let from = at + lower.get(at..)?.find('>')? + 1;
-    let to = from + lower.get(from..)?.find("</title")?;
-    let title = text.get(from..to)?.replace(char::is_control, " ");
-    let words: Vec<_> = title.split_whitespace().collect();
-    Some(words.join(" ").chars().take(80).collect())
-}
-
 /// Returns an error about an answered request.
 pub(crate) fn refused(kind: Kind, what: &str, target: &str) -> Error {
     named(Error::new(kind, what).with_sent(Sent::Answered), target)
@@ -512,13 +445,6 @@ const COMPRESSED: [&str; 4] = ["gz", "tgz", "br", "zst"];
 const SECOND: Duration = Duration::from_secs(1);
 
 const CHUNK: usize = 16 * 1024;
-
-const PAGES: [&str; 2] = ["text/html", "application/xhtml+xml"];
-
-const SKIPPED: [(&[u8], &[u8]); 2] = [(b"<!--", b"-->"), (b"<?", b"?>")];
-
-/// Byte-order mark of UTF-8.
-const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// How much of a body is searched for the beginning of a page.
 const BEGIN: usize = 16 * 1024;

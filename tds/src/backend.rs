@@ -10,8 +10,8 @@ use clap::Args;
 use http::{
     HeaderValue, Method, Request, StatusCode, Uri, Version,
     header::{
-        ACCEPT, AGE, ALLOW, CONTENT_TYPE, ETAG, HOST, IF_MODIFIED_SINCE, IF_NONE_MATCH, LINK,
-        RANGE, RETRY_AFTER,
+        ACCEPT, AGE, ALLOW, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LINK, RANGE,
+        RETRY_AFTER,
     },
     uri::Authority,
 };
@@ -33,7 +33,7 @@ use crate::{
     output::{note, warn},
     refusal::Refusal,
     settings::{Settings, address, duration_or_zero},
-    status::{self, Condition, is_local},
+    status::{self, Condition, host, is_local},
     stop::Stop,
     system,
 };
@@ -102,7 +102,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         return Err(Failure::usage(why));
     }
     // Binds first, so that an address in use ends the job before any request.
-    let users = bind("--listen", job.listen).await?;
+    let (users, address) = bind("--listen", job.listen).await?;
     let board = match job.status {
         Some(status) => {
             check_local("--status", status, "put a proxy with a password in front")?;
@@ -128,8 +128,8 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     let cross = cross_origin(&app.origins);
     // Fetches the token ahead, so that the first user does not wait for it, and the first health
     // check shows a wrong secret.
-    if let Some(board) = board {
-        note(&format!("status at http://{}", listens(&board)?));
+    if let Some((board, address)) = board {
+        note(&format!("status at http://{address}"));
         let pages = axum::serve(board, status::router(app.condition.clone()));
         tokio::spawn(pages.into_future());
     }
@@ -141,7 +141,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
         .service(service_fn(move |request| answer(Arc::clone(&app), request)));
     let answer =
         move |user, request| access::record(Arc::clone(&log), user, request, service.clone());
-    note(&format!("listening on http://{}", listens(&users)?));
+    note(&format!("listening on http://{address}"));
     let stop = Arc::clone(&settings.stop);
     tokio::spawn(started(client.clone()));
     let stopped = async move {
@@ -194,11 +194,13 @@ async fn started(client: Client) {
         (false, Some(error)) => format!("no token: {}", plain(&error.to_string())),
         (false, None) => format!("no token yet from {}", status.endpoint),
     };
+    if !status.is_ready() {
+        warn(&why);
+    }
     system::notify(&["READY=1", &format!("STATUS={why}")]);
     if status.is_ready() {
         return;
     }
-    warn(&why);
     drop(fetched.await);
     while !client.tokens().health().is_ready() {
         sleep(STARTED).await;
@@ -277,22 +279,19 @@ fn check_local(option: &str, address: SocketAddr, advice: &str) -> Result<(), Fa
     )))
 }
 
-async fn bind(option: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+/// Returns a listener, with the address that it has.
+async fn bind(option: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
     let bound = TcpListener::bind(address).await;
+    let bound = bound.and_then(|bound| bound.local_addr().map(|address| (bound, address)));
     bound.map_err(|error| Failure::usage(format!("{option} {address}: {error}")))
-}
-
-fn listens(listener: &TcpListener) -> Result<SocketAddr, Failure> {
-    let address = listener.local_addr();
-    address.map_err(|error| Failure::new(Exit::SomeFailed, error.to_string()))
 }
 
 /// Whether a request names one host, so that no proxy in front can read another one (RFC 9112, section
 /// 3.2).
-pub(crate) fn has_its_host<B>(request: &Request<B>) -> bool {
-    match request.headers().get_all(HOST).iter().count() {
-        0 => request.version() < Version::HTTP_11,
-        hosts => hosts == 1,
+fn has_its_host<B>(request: &Request<B>) -> bool {
+    match host(request.headers()) {
+        Ok(None) => request.version() < Version::HTTP_11,
+        host => host.is_ok(),
     }
 }
 

@@ -110,12 +110,8 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
             Some(save::alone(&job.out)?)
         }
     };
-    let open = if job.dry_run {
-        Manifest::read
-    } else {
-        Manifest::open
-    };
-    let manifest = open(&job.out, &service.base_url, service.accept.as_str());
+    let types = service.accept.as_str();
+    let manifest = Manifest::open(&job.out, &service.base_url, types, !job.dry_run);
     let manifest = manifest.map_err(|error| {
         Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
     })?;
@@ -331,7 +327,8 @@ impl Run {
         let outage = downloads.breaker.is_open();
         let outage = outage.then(|| "the end of an outage".to_owned());
         let waits = outage.or_else(|| downloads.client.status().waits_for());
-        downloads.progress.show(&self.report, waits);
+        let elapsed = self.begun.elapsed();
+        downloads.progress.show(&self.report, elapsed, waits);
     }
 
     /// Prints the causes and the totals. Writes the list of missing files even if the print fails.
@@ -362,7 +359,9 @@ impl Run {
         let lines = self.items.iter().zip(&self.missing);
         let lines = lines.filter(|(_, missing)| **missing);
         let lines: String = lines.map(|(item, _)| item.line.clone() + "\n").collect();
-        printed.and(save::write(path, lines.as_bytes()).await)
+        let written = save::whole(path, lines.as_bytes()).await;
+        let failed = |error| Failure::new(Exit::SomeFailed, format!("{}: {error}", path.display()));
+        printed.and(written.map_err(failed))
     }
 }
 

@@ -4,13 +4,13 @@ use std::{
     cmp::Reverse,
     collections::HashMap,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
+    sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use axum::response::{IntoResponse, Response};
 use clap::Args;
-use headers::{Date, Expires, HeaderMapExt as _};
+use headers::HeaderMapExt as _;
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{
@@ -29,7 +29,10 @@ use crate::{
     access::Served,
     answer::{Accept, Asked, MOST as LARGEST},
     ending::Trouble,
+    freshness::Times,
+    header,
     known::Known,
+    lock::lock,
     outage::Outage,
     output::warn,
     refusal::Refusal,
@@ -114,16 +117,6 @@ struct Last {
     times: Times,
 }
 
-/// How long a response may be served.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Times {
-    pub(crate) fresh: Duration,
-    /// How much longer while the service fails.
-    pub(crate) on_error: Duration,
-    /// How much longer while a call is under way.
-    pub(crate) meanwhile: Duration,
-}
-
 // === impl Cache ===
 
 impl Cache {
@@ -140,7 +133,7 @@ impl Cache {
     /// Serves one user. Dropping the future does not cancel the call to the service.
     pub(crate) async fn serve(self: &Arc<Self>, target: &str, asked: &HeaderMap) -> Response {
         let (mut call, cache, begun) = {
-            let mut book = self.book();
+            let mut book = lock(&self.book);
             let resource = book.resource(target);
             if resource.is_settled() {
                 return served(resource.serve(asked), "hit", None);
@@ -159,7 +152,7 @@ impl Cache {
         // No value is sent: the channel closes at the end of the call.
         let ended = timeout(self.bounds.deadline, call.changed()).await;
         let upstream = Some(begun.elapsed());
-        let mut book = self.book();
+        let mut book = lock(&self.book);
         let resource = book.resource(target);
         let response = match ended {
             Ok(_) => resource.serve(asked),
@@ -171,7 +164,7 @@ impl Cache {
     /// Returns up to `most` resources for the page, those that fail first, and how many others were
     /// used less recently.
     pub(crate) fn shown(&self, most: usize) -> (Vec<Shown>, usize) {
-        let book = self.book();
+        let book = lock(&self.book);
         let shown = book.resources.iter().map(|(target, resource)| {
             let last = resource.last.as_ref();
             let size = |last: &Last| u64::try_from(last.stored.len()).unwrap_or(u64::MAX);
@@ -202,7 +195,7 @@ impl Cache {
     /// Repeats the call that failed, so that the end of the outage shows even if no user sends a
     /// request.
     pub(crate) fn outage(self: &Arc<Self>) -> Option<String> {
-        let mut book = self.book();
+        let mut book = lock(&self.book);
         let (target, outage) = book.failing.as_ref()?;
         let (target, line) = (Arc::clone(target), outage.line(Instant::now()));
         if !book.resource(&target).is_settled() {
@@ -226,7 +219,7 @@ impl Cache {
             let ended = cache.last(&target, known).await;
             // A call in a pause after a 429 is sent when the pause ends.
             let soon = cache.client.status().limits.paused_for.unwrap_or_default();
-            let lines = cache.book().ended(target, ended, &cache.secrets, soon);
+            let lines = lock(&cache.book).ended(target, ended, &cache.secrets, soon);
             drop(running);
             lines.iter().for_each(|line| warn(line));
         });
@@ -250,24 +243,27 @@ impl Cache {
         let known = last.as_ref().map(|last| last.known.clone());
         let mut known = known.unwrap_or_default();
         let (source, body) = known.read(answer, asked, now).await?;
-        let same = last.filter(|_| body.is_none());
-        let same = same.map(|last| (last.headers, last.stored));
-        let (mut headers, stored) = same.unzip();
-        let headers = headers.get_or_insert_default();
+        let (mut headers, stored) = match last.filter(|_| body.is_none()) {
+            Some(last) => (last.headers, Some(last.stored)),
+            None => (HeaderMap::new(), None),
+        };
         for name in PASSED.iter().filter(|name| source.contains_key(*name)) {
             headers.remove(name);
             for value in source.get_all(name) {
                 headers.append(name.clone(), value.clone());
             }
         }
-        let age = number(source.get(AGE).and_then(|age| age.to_str().ok())).unwrap_or_default();
+        let age = source
+            .get(AGE)
+            .and_then(|age| header::seconds(age.to_str().ok()?));
+        let age = age.unwrap_or_default();
         let bounds = [self.bounds.fresh, self.bounds.stale.unwrap_or_default()];
-        let times = times(headers, source.typed_get(), bounds);
-        let stored = stored.unwrap_or_else(|| Stored::new(body.unwrap_or_default(), headers));
-        stored.prepare(headers);
+        let times = Times::of(&headers, source.typed_get(), bounds);
+        let stored = stored.unwrap_or_else(|| Stored::new(body.unwrap_or_default(), &headers));
+        stored.prepare(&mut headers);
         Ok(Last {
             stored,
-            headers: std::mem::take(headers),
+            headers,
             known,
             at: Instant::now(),
             age,
@@ -276,10 +272,6 @@ impl Cache {
                 ..times
             },
         })
-    }
-
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -312,11 +304,11 @@ impl Book {
                 resource.last = Some(last);
                 let back = format!("{target} is back");
                 lines.extend(resource.failing.take().map(|it| it.over(now, &back)));
-                self.shrink();
                 None
             }
             Err(trouble) => Some(trouble),
         };
+        self.shrink();
         // A missing role concerns only this resource.
         let is_of_one = |it: &Trouble| it.is_of_one() || it.kind() == Kind::MissingRole.as_str();
         if trouble.as_ref().is_none_or(is_of_one) {
@@ -437,69 +429,6 @@ impl Last {
     }
 }
 
-/// How long a response may be served by its headers (RFC 9111, section 5.2.2, and RFC 5861), or by
-/// the options `--fresh` and `--stale`.
-pub(crate) fn times(headers: &HeaderMap, date: Option<Date>, bounds: [Duration; 2]) -> Times {
-    let values = headers.get_all(CACHE_CONTROL).iter();
-    let values = values.filter_map(|value| value.to_str().ok());
-    let directives = values.flat_map(|value| value.split(',')).map(str::trim);
-    let directives: Vec<_> = directives.collect();
-    let has = |name: &str| directives.iter().any(|it| it.eq_ignore_ascii_case(name));
-    let seconds = |name: &str| {
-        directives.iter().find_map(|directive| {
-            let (known, value) = directive.split_once('=')?;
-            let value = known.eq_ignore_ascii_case(name).then_some(value)?;
-            number(Some(value.trim_matches('"')))
-        })
-    };
-    // With `Vary: *` another user may need another response (RFC 9110, section 12.5.5).
-    let varies = headers
-        .get_all(VARY)
-        .iter()
-        .any(|names| names.as_bytes().contains(&b'*'));
-    if has("no-store") || has("private") || varies {
-        return Times::default();
-    }
-    let [fresh, stale] = bounds;
-    let on_error = seconds("stale-if-error").unwrap_or_default().max(stale);
-    if has("no-cache") {
-        return Times {
-            on_error,
-            ..Times::default()
-        };
-    }
-    let expires = || {
-        // Malformed times count as past (RFC 9111, section 5.3).
-        let expires = headers
-            .get(EXPIRES)
-            .map(|_| headers.typed_get::<Expires>())?;
-        let life = expires.zip(date).map(|(end, date)| {
-            let (end, date) = (SystemTime::from(end), SystemTime::from(date));
-            end.duration_since(date).unwrap_or_default().min(MONTH)
-        });
-        Some(life.unwrap_or_default())
-    };
-    let named = seconds("s-maxage").or_else(|| seconds("max-age"));
-    let fresh = named.or_else(expires).unwrap_or(fresh);
-    if has("must-revalidate") || has("proxy-revalidate") {
-        return Times {
-            fresh,
-            ..Times::default()
-        };
-    }
-    Times {
-        fresh,
-        on_error,
-        meanwhile: seconds("stale-while-revalidate").unwrap_or_default(),
-    }
-}
-
-/// Parses a number of seconds, a month at most.
-fn number(text: Option<&str>) -> Option<Duration> {
-    let seconds = text?.trim().parse::<u64>().ok()?;
-    Some(Duration::from_secs(seconds).min(MONTH))
-}
-
 /// Headers of the service that users get.
 const PASSED: [HeaderName; 9] = [
     CONTENT_TYPE,
@@ -512,8 +441,6 @@ const PASSED: [HeaderName; 9] = [
     CONTENT_DISPOSITION,
     VARY,
 ];
-
-const MONTH: Duration = Duration::from_secs(31 * 86_400);
 
 /// How long a failure is served to all users.
 const FAILED: Duration = Duration::from_secs(1);
@@ -530,3 +457,6 @@ const MOST: usize = 256 << 20;
 
 /// Approximate memory of a resource without its body.
 const OVERHEAD: usize = 1024;
+
+#[cfg(test)]
+mod tests;

@@ -41,7 +41,7 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
         tell(event, text)?;
     }
     let service = settings.service_for_one().await?;
-    for (name, proxy) in service.routes.shown() {
+    for (name, proxy) in &service.routes {
         let text = format!("proxy: {name} through {proxy}\n");
         tell(
             json!({ "event": "proxy", "name": name, "proxy": proxy }),

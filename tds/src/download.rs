@@ -106,8 +106,7 @@ impl Downloads {
                 self.answered();
             } else if trouble.is_outage(&self.client.tokens().health()) {
                 let line = trouble.retried(&item.name);
-                let now = Instant::now();
-                let (is_open, line) = self.breaker.failed(&item.target, &pass, &line, now);
+                let (is_open, line) = self.breaker.failed(&item.target, &pass, &line);
                 if let Some(line) = line {
                     self.progress.warn(&line);
                 }
@@ -157,7 +156,7 @@ impl Downloads {
     }
 
     fn answered(&self) {
-        if let Some(line) = self.breaker.answered(Instant::now()) {
+        if let Some(line) = self.breaker.answered() {
             self.progress.warn(&line);
         }
     }

@@ -1,6 +1,6 @@
 //! Exit codes of all jobs, and the failure that ends a job with one.
 
-use std::{fmt, iter, process::ExitCode};
+use std::{fmt, iter};
 
 use http::StatusCode;
 use tower_tds::{BuildError, Error, Kind, layers::errors::Sent};
@@ -90,12 +90,6 @@ impl Exit {
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit.code())
-    }
-}
-
 /// Whether a proxy refused the way to the service: it has no right password, or does not allow it.
 fn is_of_the_proxy(error: &Error) -> bool {
     let errors = chain(error).filter_map(|cause| cause.downcast_ref::<Error>());
@@ -133,14 +127,9 @@ impl fmt::Display for Failure {
 
 /// Formats an error and its causes as one line.
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        line.push_str(": ");
-        line.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    plain(&line)
+    let causes = iter::successors(Some(error), |error| error.source());
+    let causes: Vec<_> = causes.map(ToString::to_string).collect();
+    plain(&causes.join(": "))
 }
 
 /// Puts the options of this program in place of the functions that a text of the library names.

@@ -77,30 +77,22 @@ impl Settings {
         }
     }
 
-    fn failure(&self, error: &FleetError) -> Failure {
-        let exit = match error.kind() {
-            StoreFault::Unreachable
-            | StoreFault::ReadOnly
-            | StoreFault::OutOfMemory
-            | StoreFault::Other => Exit::Unreachable,
-            // All other faults are errors of the configuration.
-            _ => Exit::Usage,
-        };
-        Failure::new(exit, self.store_fault(error))
-    }
-
     /// Names the store by its address, where no password is, and what to do about its fault.
-    pub(crate) fn store_fault(&self, error: &FleetError) -> String {
-        let step = match error.kind() {
-            StoreFault::Unreachable => "; start it or correct --fleet, or go on alone without it",
-            StoreFault::Credentials => "; correct TDS_FLEET_STORE",
-            StoreFault::ReadOnly => "; give the address of the master",
-            StoreFault::OutOfMemory => "; raise its maxmemory",
-            _ => "",
+    pub(crate) fn failure(&self, error: &FleetError) -> Failure {
+        let alone = "; start it or correct --fleet, or go on alone without it";
+        let (exit, step) = match error.kind() {
+            StoreFault::Unreachable => (Exit::Unreachable, alone),
+            StoreFault::ReadOnly => (Exit::Unreachable, "; give the address of the master"),
+            StoreFault::OutOfMemory => (Exit::Unreachable, "; raise its maxmemory"),
+            StoreFault::Other => (Exit::Unreachable, ""),
+            // All other faults are errors of the configuration.
+            StoreFault::Credentials => (Exit::Usage, "; correct TDS_FLEET_STORE"),
+            _ => (Exit::Usage, ""),
         };
         let store = self.store().ok().flatten();
         let at = store.map(|(store, _)| format!("{}: ", store.get_connection_info().addr()));
-        plain(&format!("{}{error}{step}", at.unwrap_or_default()))
+        let why = plain(&format!("{}{error}{step}", at.unwrap_or_default()));
+        Failure::new(exit, why)
     }
 }
 

@@ -17,7 +17,6 @@ use crate::{
     ending::Trouble,
     exit::{Exit, Failure, plain},
     list, output, save,
-    service::Service,
     settings::{Settings, duration},
 };
 
@@ -43,21 +42,16 @@ pub(crate) struct Get {
 
 pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> {
     save::check("--out", job.out.as_deref()).await?;
-    let Service {
-        builder,
-        accept,
-        simulated,
-        ..
-    } = settings.service_for_one().await?;
+    let service = settings.service_for_one().await?;
     let begun = Instant::now();
     let left = || job.deadline.saturating_sub(begun.elapsed());
     let late = |what: String| {
         let why = format!("the deadline passed while waiting for {what}; data request not sent");
         Failure::new(Exit::Unreachable, why)
     };
-    let client = timeout(left(), settings.client(builder)).await;
+    let client = timeout(left(), settings.client(service.builder)).await;
     let store = || settings.fleet.get().and_then(|fleet| fleet.status().fault);
-    let fault = || store().map(|fault| format!(" ({})", settings.store_fault(&fault)));
+    let fault = || store().map(|fault| format!(" ({})", settings.failure(&fault)));
     let fault = || fault().unwrap_or_default();
     let client =
         client.map_err(|_| late(format!("a share of the fleet's limits{}", fault())))??;
@@ -72,7 +66,7 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
         file: job.out.as_deref(),
         ..Asked::default()
     };
-    let answer = accept.get(&client, asked, left(), &PAUSES).await;
+    let answer = service.accept.get(&client, asked, left(), &PAUSES).await;
     // Waits until a new token is saved for the next run. Since it is saved before its use, this
     // usually ends at once.
     drop(timeout(left().min(SAVING), client.tokens().idle()).await);
@@ -80,7 +74,7 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
         Ok(data) => write(data, job.out.as_deref()).await,
         Err(trouble) => Err(trouble),
     };
-    drop(simulated);
+    drop(service.simulated);
     written.map_err(|trouble| trouble.failure(&job.path))?;
     Ok(Exit::Whole)
 }

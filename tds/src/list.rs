@@ -6,7 +6,7 @@ use std::{
     fs,
     io::{self, Read},
     iter,
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use http::Uri;
@@ -69,7 +69,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Item>, String> {
                 Some((target, name)) => (target, named(name)),
                 None => (&*line, Ok(PathBuf::from(derived(&line)))),
             };
-            check(target).map_err(of_line)?;
+            let target = self::target(target).map_err(of_line)?;
             if name
                 .as_deref()
                 .is_ok_and(|name| name.to_string_lossy().contains("{}"))
@@ -85,8 +85,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Item>, String> {
                 )));
             }
             items.push(Item {
-                target: target.to_owned(),
-                line,
+                target,
+                line: line.clone(),
                 name,
             });
             if items.len() > MOST {
@@ -94,7 +94,17 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Item>, String> {
             }
         }
     }
-    Ok(items)
+    let is_taken = |folder: &Path| lines_by_name.contains_key(&system::compared(folder));
+    let both = items
+        .iter()
+        .find_map(|item| item.name.ancestors().skip(1).find(|it| is_taken(it)));
+    match both {
+        Some(name) => Err(format!(
+            "{} is the name of a file and of a folder",
+            name.display()
+        )),
+        None => Ok(items),
+    }
 }
 
 /// Expands the ranges of a line. `{1..12}`, `{01..12}`, `{2026-01..2026-12}`,
@@ -195,7 +205,7 @@ fn day(text: &str) -> Option<Date> {
 ///
 /// # Errors
 /// Names the correction if the target is not valid.
-fn check(target: &str) -> Result<(), String> {
+pub(crate) fn target(target: &str) -> Result<String, String> {
     let unusable = |why| Err(format!("{target:?} is not a path: {why}"));
     if target.contains("://") {
         return unusable("TDS_BASE_URL has the host; give the path that follows it");
@@ -207,14 +217,9 @@ fn check(target: &str) -> Result<(), String> {
         return unusable("a fragment is not sent; write # as %23");
     }
     match target.parse::<Uri>() {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(target.to_owned()),
         Err(_) => unusable("write spaces and other special characters as %20 and so on"),
     }
-}
-
-/// Checks a target as [`check`] does, for clap.
-pub(crate) fn target(target: &str) -> Result<String, String> {
-    check(target).map(|()| target.to_owned())
 }
 
 /// Checks a file name of the list: a relative path that stays within the folder.

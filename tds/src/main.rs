@@ -14,13 +14,17 @@ mod download;
 mod ending;
 mod exit;
 mod fleet;
+mod freshness;
 mod get;
+mod header;
 mod health;
 mod known;
 mod list;
+mod lock;
 mod manifest;
 mod outage;
 mod output;
+mod page;
 mod plan;
 mod poll;
 mod progress;
@@ -107,13 +111,11 @@ fn main() -> ExitCode {
         runtime.shutdown_timeout(AT_THE_END);
         ended
     });
-    match ended {
-        Ok(exit) => exit.into(),
-        Err(failure) => {
-            warn(&failure.to_string());
-            failure.exit.into()
-        }
-    }
+    let exit = ended.unwrap_or_else(|failure| {
+        warn(&failure.to_string());
+        failure.exit
+    });
+    exit.code().into()
 }
 
 async fn run() -> Result<Exit, Failure> {

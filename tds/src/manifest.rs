@@ -8,13 +8,13 @@ use std::{
     fs,
     io::{self, Write},
     path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::{list::Item, save::MANIFEST};
+use crate::{list::Item, lock::lock, save::MANIFEST};
 
 /// Appends entries, and compares files with the entries of earlier runs. Use it only while you hold
 /// the lock of the folder.
@@ -28,7 +28,7 @@ pub(crate) struct Manifest {
     book: Mutex<Book>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Book {
     /// `None` for a job that writes nothing.
     file: Option<fs::File>,
@@ -45,8 +45,8 @@ struct Entry {
     /// URL of the file, as in the list.
     url: String,
     base_url: String,
-    /// Media types that were requested. Older versions did not write them.
-    accept: Option<String>,
+    /// Media types that were requested.
+    accept: String,
     #[serde(flatten)]
     version: Version,
     /// Time of the entry, in seconds since 1970.
@@ -72,44 +72,39 @@ pub(crate) struct Version {
 
 impl Manifest {
     /// Opens the manifest of this folder for files of the service at `base_url` with these media
-    /// types.
-    pub(crate) fn open(out: &Path, base_url: &str, accept: &str) -> io::Result<Self> {
-        let mut options = fs::OpenOptions::new();
-        let options = options.read(true).append(true).create(true);
-        let mut file = options.open(out.join(MANIFEST))?;
-        let text = io::read_to_string(&file)?;
-        if !text.is_empty() && !text.ends_with('\n') {
-            file.write_all(b"\n")?;
-        }
-        Ok(Self::of(&text, Some(file), base_url, accept))
-    }
-
-    /// Opens it as [`open`](Self::open) does, for a job that writes nothing.
-    pub(crate) fn read(out: &Path, base_url: &str, accept: &str) -> io::Result<Self> {
-        match fs::read_to_string(out.join(MANIFEST)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            text => Ok(Self::of(&text.unwrap_or_default(), None, base_url, accept)),
-        }
-    }
-
-    fn of(text: &str, file: Option<fs::File>, base_url: &str, accept: &str) -> Self {
-        let mut book = Book {
-            file,
-            whole: HashMap::new(),
-            parts: HashMap::new(),
+    /// types: to read it, or also to append to it.
+    pub(crate) fn open(
+        out: &Path,
+        base_url: &str,
+        accept: &str,
+        appends: bool,
+    ) -> io::Result<Self> {
+        let path = out.join(MANIFEST);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            text => text?,
         };
+        let mut book = Book::default();
+        if appends {
+            let mut options = fs::OpenOptions::new();
+            let mut file = options.append(true).create(true).open(path)?;
+            if !text.is_empty() && !text.ends_with('\n') {
+                file.write_all(b"\n")?;
+            }
+            book.file = Some(file);
+        }
         for line in text.lines() {
             if let Ok(entry) = serde_json::from_str(line) {
                 book.put(entry);
             }
         }
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-        Self {
+        Ok(Self {
             base_url: base_url.trim_end_matches('/').to_owned(),
             accept: accept.to_owned(),
             boot: boot.ok().map(|boot| boot.trim().to_owned()),
             book: Mutex::new(book),
-        }
+        })
     }
 
     /// Returns why a file of this length is not the one that was recorded for the URL and the
@@ -120,7 +115,7 @@ impl Manifest {
         length: u64,
         sum: Option<&str>,
     ) -> Option<&'static str> {
-        let book = self.book();
+        let book = lock(&self.book);
         let Some(entry) = book.whole.get(&*item.name.to_string_lossy()) else {
             return Some("is not in .tds-manifest.jsonl");
         };
@@ -134,7 +129,7 @@ impl Manifest {
 
     /// Returns the version of a part that can be resumed, if it is of this URL and service.
     pub(crate) fn part(&self, item: &Item) -> Option<Version> {
-        let book = self.book();
+        let book = lock(&self.book);
         let entry = book.parts.get(&*item.name.to_string_lossy())?;
         let is_current = entry.part.is_some() && entry.part == self.boot;
         let is_resumable = is_current && entry.version.etag.is_some();
@@ -167,14 +162,14 @@ impl Manifest {
             file: item.name.to_string_lossy().into_owned(),
             url: item.target.clone(),
             base_url: self.base_url.clone(),
-            accept: Some(self.accept.clone()),
+            accept: self.accept.clone(),
             version,
             time: time.unwrap_or_default().as_secs(),
             part,
         };
         let mut line = serde_json::to_vec(&entry)?;
         line.push(b'\n');
-        let mut book = self.book();
+        let mut book = lock(&self.book);
         book.put(entry);
         book.file
             .as_ref()
@@ -182,12 +177,8 @@ impl Manifest {
     }
 
     fn is_of(&self, entry: &Entry, item: &Item) -> bool {
-        let accept = entry.accept.as_deref().unwrap_or("*/*");
-        entry.url == item.target && entry.base_url == self.base_url && accept == self.accept
-    }
-
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        let is_same = entry.url == item.target && entry.base_url == self.base_url;
+        is_same && entry.accept == self.accept
     }
 }
 

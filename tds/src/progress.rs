@@ -2,31 +2,29 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use indicatif::{DecimalBytes, ProgressBar, ProgressStyle};
 use serde::Serialize;
-use tokio::time::Instant;
 
-use crate::output::{self, counted, is_quiet, note, rough};
+use crate::{
+    lock::lock,
+    output::{self, counted, is_quiet, note, rough},
+};
 
 #[derive(Debug)]
 pub(crate) struct Progress {
     /// Hidden if the standard error is no terminal.
     bar: ProgressBar,
-    begun: Instant,
-    /// Guards the counts. It is never held over an await.
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Number of bytes received.
-    received: u64,
+    /// Number of bytes received. Relaxed: it is only shown.
+    received: AtomicU64,
     /// Kinds of messages that were printed.
-    printed: BTreeSet<&'static str>,
+    printed: Mutex<BTreeSet<&'static str>>,
 }
 
 /// Sums of a run. Each line of the list is in exactly one of `ok`, `skipped`, `failed` and
@@ -63,8 +61,8 @@ impl Progress {
         }
         Self {
             bar,
-            begun: Instant::now(),
-            state: Mutex::default(),
+            received: AtomicU64::default(),
+            printed: Mutex::default(),
         }
     }
 
@@ -74,16 +72,16 @@ impl Progress {
 
     /// Records received bytes.
     pub(crate) fn came(&self, bytes: u64) {
-        self.state().received += bytes;
+        self.received.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn received(&self) -> u64 {
-        self.state().received
+        self.received.load(Ordering::Relaxed)
     }
 
     /// Shows the progress, and the cause of waits, on a separate line of a terminal.
-    pub(crate) fn show(&self, report: &Report, waits: Option<String>) {
-        let (done, line) = self.state().line(report, self.begun.elapsed());
+    pub(crate) fn show(&self, report: &Report, elapsed: Duration, waits: Option<String>) {
+        let (done, line) = report.progress(self.received(), elapsed);
         let between = if self.is_on_terminal() { "\n" } else { "; " };
         let waits = waits.map(|waits| format!("{between}waits for {waits}"));
         let text = line + &waits.unwrap_or_default();
@@ -102,7 +100,7 @@ impl Progress {
 
     /// Prints the first message of a kind, above the bar.
     pub(crate) fn warn_once(&self, kind: &'static str, line: &str) {
-        if self.state().printed.insert(kind) {
+        if lock(&self.printed).insert(kind) {
             let line = format!("{line}; further ones of this kind are only counted");
             self.warn(&line);
         }
@@ -111,26 +109,21 @@ impl Progress {
     pub(crate) fn end(&self) {
         self.bar.finish_and_clear();
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-// === impl State ===
+// === impl Report ===
 
-impl State {
+impl Report {
     /// Returns how much of the job is done, in [`PARTS`], and the line beside the bar.
-    fn line(&self, report: &Report, elapsed: Duration) -> (u64, String) {
-        let (ended, seconds) = (report.total - report.unfinished, elapsed.as_secs().max(1));
+    fn progress(&self, received: u64, elapsed: Duration) -> (u64, String) {
+        let (ended, seconds) = (self.total - self.unfinished, elapsed.as_secs().max(1));
         // Skipped files took no time.
-        let (done, all) = (ended - report.skipped, report.total - report.skipped);
+        let (done, all) = (ended - self.skipped, self.total - self.skipped);
         let left = (seconds * (all - done)).checked_div(done);
         let left = left.map_or_else(|| "?".to_owned(), |left| rough(Duration::from_secs(left)));
-        let bytes = DecimalBytes(self.received);
-        let (rate, per_second) = (done / seconds, DecimalBytes(self.received / seconds));
-        let files = counted(report.total, "file");
-        let failed = match report.failed.values().sum::<u64>() {
+        let (rate, per_second) = (done / seconds, DecimalBytes(received / seconds));
+        let (files, bytes) = (counted(self.total, "file"), DecimalBytes(received));
+        let failed = match self.failed.values().sum::<u64>() {
             0 => String::new(),
             failed => format!(", {failed} failed"),
         };
@@ -138,11 +131,7 @@ impl State {
             format!("{ended}/{files}, {rate}/s, {bytes}, {per_second}/s, {left} to go{failed}");
         (done * PARTS / all.max(1), line)
     }
-}
 
-// === impl Report ===
-
-impl Report {
     /// Returns the summary line.
     pub(crate) fn line(&self) -> String {
         let failed: u64 = self.failed.values().sum();

@@ -7,58 +7,39 @@ use tower_tds_outcome::is_loopback;
 
 use crate::settings::{PROXY, Settings};
 
-/// Proxy for each address of the service, if there is one.
-#[derive(Debug, Default)]
-pub(crate) struct Routes {
-    /// Proxy of `--proxy`, which is for all addresses.
-    one: Option<String>,
-    /// For each address, the setting that names it and its proxy from the environment.
-    all: Vec<(&'static str, Option<Uri>)>,
-}
+impl Settings {
+    /// Adds the proxy of `--proxy`, which is for all addresses, or those of the environment.
+    pub(crate) fn routed(&self, builder: Builder) -> Builder {
+        match self.value(PROXY) {
+            Some(url) => builder.proxy(url),
+            None => builder.env_proxies(),
+        }
+    }
 
-// === impl Routes ===
-
-impl Routes {
-    /// Finds the proxies for these addresses, which are named by their settings. A proxy of the
-    /// environment is never used for this machine.
-    pub(crate) fn of(settings: &Settings, addresses: [(&'static str, &str); 2]) -> Self {
-        let one = settings.value(PROXY).map(str::to_owned);
-        let proxies = match &one {
-            Some(url) => Matcher::builder().all(&**url).build(),
-            None => Matcher::from_env(),
+    /// Returns the proxy for each address, without its credentials. Addresses are named by their
+    /// settings. A proxy of the environment is never used for this machine.
+    pub(crate) fn routes(
+        &self,
+        addresses: [(&'static str, &str); 2],
+    ) -> Vec<(&'static str, String)> {
+        let (proxies, source) = match self.value(PROXY) {
+            Some(url) => (Matcher::builder().all(url).build(), PROXY),
+            None => (Matcher::from_env(), "environment"),
         };
         let proxy = |address: &str| {
             // Other addresses are left to the client, which refuses them. It sends plain http to
             // this machine alone.
             let uri = address.parse::<Uri>().ok()?;
             let is_here = uri.host().is_some_and(is_loopback);
-            if uri.scheme() != Some(&Scheme::HTTPS) || (one.is_none() && is_here) {
+            if uri.scheme() != Some(&Scheme::HTTPS) || (source != PROXY && is_here) {
                 return None;
             }
-            Some(proxies.intercept(&uri)?.uri().clone())
+            let proxy = proxies.intercept(&uri)?;
+            Some(format!("{} ({source})", proxy.uri().authority()?))
         };
-        let all = addresses.map(|(name, address)| (name, proxy(address)));
-        Self {
-            all: all.into(),
-            one,
-        }
-    }
-
-    pub(crate) fn on(&self, builder: Builder) -> Builder {
-        match &self.one {
-            Some(url) => builder.proxy(url),
-            None => builder.env_proxies(),
-        }
-    }
-
-    /// Returns each address with a proxy: the setting that names it, and the proxy without its
-    /// credentials.
-    pub(crate) fn shown(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let source = self.one.as_ref().map_or("environment", |_| PROXY);
-        self.all.iter().map(move |(name, proxy)| {
-            let proxy = proxy.as_ref().and_then(Uri::authority);
-            let shown = proxy.map(|proxy| format!("{proxy} ({source})"));
-            (*name, shown.unwrap_or_else(|| "none".to_owned()))
-        })
+        let shown = |address| proxy(address).unwrap_or_else(|| "none".to_owned());
+        addresses
+            .map(|(name, address)| (name, shown(address)))
+            .into()
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tower_tds::{Error, Kind};
 use tower_tds_outcome::Secrets;
 
-use crate::{answer, ending::Trouble, exit::Exit};
+use crate::{ending::Trouble, exit::Exit, page};
 
 /// Response without data, with a status, a kind and perhaps a `Retry-After`.
 #[derive(Debug, Clone)]
@@ -103,8 +103,8 @@ impl IntoResponse for Refusal {
 /// Of an HTML page only the title is returned.
 fn said(error: &Error, secrets: &Secrets) -> (String, Value) {
     let plain = |text: &str| secrets.redact(text);
-    if answer::is_page(&HeaderMap::new(), error.body()) == Some(true) {
-        let title = plain(&answer::title(error.body()).unwrap_or_default());
+    if page::is_page(&HeaderMap::new(), error.body()) == Some(true) {
+        let title = plain(&page::title(error.body()).unwrap_or_default());
         return (title.clone(), json!(title));
     }
     let text = plain(&String::from_utf8_lossy(error.body()));

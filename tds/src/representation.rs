@@ -22,6 +22,8 @@ use http::{
     },
 };
 
+use crate::header;
+
 /// Bytes of a response, as they came and in each coding.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
@@ -74,9 +76,7 @@ impl Stored {
     /// Adds the headers that every representation has. Doing so once saves each user's response
     /// from growing the map.
     pub(crate) fn prepare(&self, headers: &mut HeaderMap) {
-        let names = headers.get_all(VARY).iter();
-        let mut names = names.filter_map(|names| Some(names.to_str().ok()?.to_ascii_lowercase()));
-        if self.is_text && !names.any(|names| names.contains(OURS)) {
+        if self.is_text && !header::members(headers, &VARY).contains(&OURS.to_owned()) {
             headers.append(VARY, HeaderValue::from_static(OURS));
         }
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -166,20 +166,17 @@ fn part(body: &Bytes, range: Option<Range>, headers: &mut HeaderMap) -> (StatusC
 /// Whether a user accepts a coding by its name (RFC 9110, section 12.5.3). A wildcard does not
 /// count.
 fn accepts(asked: &HeaderMap, name: &str) -> bool {
-    let values = asked.get_all(ACCEPT_ENCODING).iter();
-    let values = values.filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|coding| {
-        let (coding, weight) = coding.split_once(';').unwrap_or((coding, ""));
-        let is_zero = weight.trim().trim_start_matches("q=").parse() == Ok(0.0_f32);
-        coding.trim().eq_ignore_ascii_case(name) && !is_zero
-    })
+    header::members(asked, &ACCEPT_ENCODING)
+        .iter()
+        .any(|coding| {
+            let (coding, weight) = coding.split_once(';').unwrap_or((coding, ""));
+            let is_zero = weight.trim().trim_start_matches("q=").parse() == Ok(0.0_f32);
+            coding.trim() == name && !is_zero
+        })
 }
 
 fn is_text(headers: &HeaderMap) -> bool {
-    let media = headers
-        .get(CONTENT_TYPE)
-        .and_then(|media| media.to_str().ok());
-    let media = media.unwrap_or_default().to_ascii_lowercase();
+    let media = header::media(headers);
     media.starts_with("text/")
         || ["json", "xml", "csv", "javascript"]
             .iter()

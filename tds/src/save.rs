@@ -14,7 +14,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::exit::{Exit, Failure};
+use crate::exit::Failure;
 
 /// File in progress, under another name until it is whole.
 ///
@@ -173,13 +173,6 @@ pub(crate) fn hex(sum: Sha256) -> String {
         .collect()
 }
 
-/// Writes `data` as [`whole`] does, for the path of an option that has been checked.
-pub(crate) async fn write(path: &Path, data: &[u8]) -> Result<(), Failure> {
-    let written = whole(path, data).await;
-    let failed = |error| Failure::new(Exit::SomeFailed, format!("{}: {error}", path.display()));
-    written.map_err(failed)
-}
-
 /// Opens the part of a file that is written in one piece.
 pub(crate) async fn own(path: &Path) -> io::Result<Part> {
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
@@ -222,10 +215,7 @@ fn locked(path: &Path) -> io::Result<std::fs::File> {
     {
         return Err(io::Error::other("its .part file is a symbolic link"));
     }
-    let mut options = std::fs::OpenOptions::new();
-    let options = options.write(true).create(true).truncate(false);
-    let file = options.open(path)?;
-    lock(&file)?.then_some(()).ok_or_else(busy)?;
+    let file = held(path)?;
     // Another process may have renamed or removed the file between the open and the lock.
     #[cfg(unix)]
     {
@@ -243,29 +233,25 @@ fn busy() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, "another run writes to it")
 }
 
-/// Takes the lock, and returns whether it was free. A file system without locks counts as free.
-fn lock(file: &std::fs::File) -> io::Result<bool> {
+/// Opens a file, and locks it if the file system has locks. It is not truncated, because a file with
+/// this name may be a user's data.
+fn held(path: &Path) -> io::Result<std::fs::File> {
+    let mut options = std::fs::OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false);
+    let file = options.open(path)?;
     match file.try_lock() {
-        Ok(()) => Ok(true),
-        Err(std::fs::TryLockError::WouldBlock) => Ok(false),
-        Err(std::fs::TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
-            Ok(true)
+        Err(std::fs::TryLockError::WouldBlock) => Err(busy()),
+        Err(std::fs::TryLockError::Error(error)) if error.kind() != io::ErrorKind::Unsupported => {
+            Err(error)
         }
-        Err(std::fs::TryLockError::Error(error)) => Err(error),
+        _ => Ok(file),
     }
 }
 
 /// Creates the folder, and locks it because two runs would write to the same parts.
 pub(crate) fn alone(out: &Path) -> Result<std::fs::File, Failure> {
-    let locked = || {
-        std::fs::create_dir_all(out)?;
-        // Opened without truncating, because a file with this name may be a user's data.
-        let mut options = std::fs::OpenOptions::new();
-        let options = options.write(true).create(true).truncate(false);
-        let file = options.open(out.join(LOCK))?;
-        lock(&file)?.then_some(file).ok_or_else(busy)
-    };
-    locked().map_err(|error| {
+    let locked = std::fs::create_dir_all(out).and_then(|()| held(&out.join(LOCK)));
+    locked.map_err(|error| {
         let out = out.display();
         let advice = match error.kind() {
             io::ErrorKind::ResourceBusy => "wait for its end, or name another folder",

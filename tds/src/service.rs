@@ -15,7 +15,6 @@ use crate::{
     answer::Accept,
     exit::{Failure, causes},
     output::warn,
-    proxy::Routes,
     settings::{
         AUTH_URL, BASE_URL, CA_FILE, CLIENT_ID, CONNECTIONS, DISCOVER, RATE, SECRET, SECRET_FILE,
         SHARE, STATE_DIR, Setting, Settings, TOKEN_URL, count, duration, read_secret,
@@ -29,7 +28,8 @@ pub(crate) struct Service {
     pub(crate) builder: Builder,
     /// Base URL, or [`SIMULATED`].
     pub(crate) base_url: String,
-    pub(crate) routes: Routes,
+    /// Proxy for each address, as `tds check` shows it.
+    pub(crate) routes: Vec<(&'static str, String)>,
     /// Secret of the key, to be masked in all texts.
     pub(crate) secrets: Secrets,
     pub(crate) accept: Accept,
@@ -106,13 +106,10 @@ impl Settings {
         Ok(client)
     }
 
-    /// Returns the setting that names where tokens come from. Of the three such settings, the one
-    /// with the strongest source wins.
-    fn auth(&self) -> Result<Option<&Setting>, Failure> {
-        let mut all: Vec<_> = [AUTH_URL, TOKEN_URL, DISCOVER]
-            .iter()
-            .filter_map(|name| self.find(name))
-            .collect();
+    /// Returns the one of these settings that has a value. If several have one, that of the strongest
+    /// source wins.
+    fn one_of(&self, names: &[&str]) -> Result<Option<&Setting>, Failure> {
+        let mut all: Vec<_> = names.iter().filter_map(|name| self.find(name)).collect();
         all.sort_by_key(|setting| setting.source);
         match all[..] {
             [first, second, ..] if first.source == second.source => Err(Failure::usage(format!(
@@ -128,21 +125,14 @@ impl Settings {
         if self.simulate {
             return simulated(limits, self.accept.clone()).await;
         }
-        let secret = match (self.find(SECRET), self.find(SECRET_FILE)) {
-            (Some(secret), Some(file)) if secret.source == file.source => {
-                return Err(Failure::usage(format!(
-                    "{SECRET} and {SECRET_FILE} are both set: unset one of them"
-                )));
-            }
-            (secret, file) => secret.into_iter().chain(file).min_by_key(|it| it.source),
-        };
+        let secret = self.one_of(&[SECRET, SECRET_FILE])?;
         let mut missing = Vec::new();
         let mut required = |name| {
             let value = self.value(name);
             missing.extend(value.is_none().then_some(name));
             value.unwrap_or_default()
         };
-        let auth = self.auth()?;
+        let auth = self.one_of(&[AUTH_URL, TOKEN_URL, DISCOVER])?;
         let auth_name = auth.map_or(AUTH_URL, |auth| auth.name);
         let (auth, base, id) = (required(auth_name), required(BASE_URL), required(CLIENT_ID));
         if secret.is_none() {
@@ -211,8 +201,8 @@ impl Settings {
             let pem = certificates(path).map_err(|why| self.unusable(CA_FILE, &why))?;
             builder = builder.root_certificate(&pem);
         }
-        let routes = Routes::of(self, [(auth_name, auth), (BASE_URL, base)]);
-        builder = routes.on(builder);
+        let routes = self.routes([(auth_name, auth), (BASE_URL, base)]);
+        builder = self.routed(builder);
         // Members of a fleet share the token in their store, and their shares replace turns.
         let state = match self.store()? {
             Some((store, name)) => {
@@ -257,7 +247,7 @@ async fn simulated(limits: Limits, accept: Accept) -> Result<Service, Failure> {
     Ok(Service {
         builder: builder.loopback_http().limits(limits),
         base_url: SIMULATED.to_owned(),
-        routes: Routes::default(),
+        routes: Vec::new(),
         secrets: Secrets::default(),
         accept,
         simulated: Some(server),

@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
-use clap::Args;
+use clap::{Args, Command};
 use strsim::levenshtein;
 use tokio::sync::SetOnce;
 use tower_tds_fleet::Fleet;
 
-use crate::{answer::Accept, exit::Failure, output, stop::Stop, system};
+use crate::{answer::Accept, exit::Failure, header::MONTH, output, stop::Stop, system};
 
 /// Options of all jobs.
 #[derive(Debug, Args)]
@@ -220,9 +220,10 @@ impl Settings {
     /// Returns the failure for a setting, which is called as the user gave it: by its flag or its name.
     pub(crate) fn unusable(&self, name: &str, why: &dyn fmt::Display) -> Failure {
         let source = self.find(name).map(|setting| setting.source);
-        let flag = FLAGS.iter().find(|(of, _)| *of == name);
+        let flag = flags().find(|(of, _)| of == name);
         let flag = flag.filter(|_| source == Some(Source::Flag));
-        Failure::usage(format!("{}: {why}", flag.map_or(name, |(_, flag)| flag)))
+        let called = flag.map_or_else(|| name.to_owned(), |(_, flag)| format!("--{flag}"));
+        Failure::usage(format!("{called}: {why}"))
     }
 
     /// Returns the name, the value and the source of each setting, without a secret.
@@ -247,12 +248,24 @@ impl Settings {
 }
 
 /// Returns the known setting nearest to an unknown name, and how many letters differ.
-pub(crate) fn nearest(name: &str) -> Option<(&'static str, usize)> {
-    if !name.starts_with("TDS_") || FLAGS.iter().any(|(known, _)| *known == name) {
+pub(crate) fn nearest(name: &str) -> Option<(String, usize)> {
+    if !name.starts_with("TDS_") {
         return None;
     }
-    let distances = FLAGS.map(|(known, _)| (known, levenshtein(name, known)));
-    distances.into_iter().min_by_key(|(_, distance)| *distance)
+    let known = flags().map(|(known, _)| known).chain([SECRET.to_owned()]);
+    let (distance, known) = known.map(|it| (levenshtein(name, &it), it)).min()?;
+    (distance > 0).then_some((known, distance))
+}
+
+/// Returns each setting that has a flag, and the flag: help has the name in parentheses.
+fn flags() -> impl Iterator<Item = (String, String)> {
+    let options = Options::augment_args(Command::new(""));
+    let options: Vec<_> = options.get_arguments().cloned().collect();
+    options.into_iter().filter_map(|option| {
+        let help = option.get_help()?.to_string();
+        let (name, _) = help.split_once("(TDS_")?.1.split_once(')')?;
+        Some((format!("TDS_{name}"), option.get_long()?.to_owned()))
+    })
 }
 
 /// Returns the names in the environment that look like settings. Leaves out those that Kubernetes
@@ -396,28 +409,6 @@ pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, String> {
 }
 
 const NOT_SHOWN: &str = "(not shown)";
-
-const MONTH: Duration = Duration::from_secs(31 * 86_400);
-
-/// Each setting, and its flag.
-const FLAGS: [(&str, &str); 16] = [
-    (AUTH_URL, "--auth-url"),
-    (TOKEN_URL, "--token-url"),
-    (DISCOVER, "--discover"),
-    (BASE_URL, "--base-url"),
-    (CLIENT_ID, "--client-id"),
-    (SECRET, ""),
-    (SECRET_FILE, "--secret-file"),
-    (CA_FILE, "--ca"),
-    (PROXY, "--proxy"),
-    (RATE, "--rate"),
-    (CONNECTIONS, "--connections"),
-    (SHARE, "--share"),
-    (FLEET_STORE, "--fleet"),
-    (FLEET_NAME, "--fleet-name"),
-    (STATE_DIR, "--state"),
-    (LOG, "--log"),
-];
 
 pub(crate) const AUTH_URL: &str = "TDS_AUTH_URL";
 pub(crate) const TOKEN_URL: &str = "TDS_TOKEN_URL";

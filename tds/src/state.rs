@@ -7,13 +7,13 @@ use std::{
     io::{self, Write as _},
     iter,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 
 use tower_tds::{Limits, Quota, layers::token::FileStore};
 
-use crate::output::warn;
+use crate::{lock::lock, output::warn};
 
 /// Files of one key: its token, and the turn of its last request.
 #[derive(Debug)]
@@ -103,11 +103,11 @@ impl State {
     /// Describes the file of the turns, for the error of a job that got no turn. Such a job sends
     /// nothing, because other processes may be about to send.
     pub(crate) fn held(&self) -> String {
-        format!("{}, which another process holds", self.stamp.display())
+        format!("{}, which another process may hold", self.stamp.display())
     }
 
-    /// Takes the next turn after the last one, which is the modification time of the file. The file has
-    /// a line for each request that is still counted, in milliseconds since 1970.
+    /// Takes the next turn after the last one. The file has a line for each turn that still matters, in
+    /// milliseconds since 1970.
     fn take(&self, granted: u64, longest: Duration) -> io::Result<Duration> {
         let mut options = fs::OpenOptions::new();
         let mut file = options
@@ -117,29 +117,23 @@ impl State {
             .open(&self.stamp)?;
         // The system releases the lock if the process ends meanwhile.
         file.lock()?;
-        let about = file.metadata()?;
         let text = io::read_to_string(&file)?;
         #[expect(
             clippy::disallowed_methods,
             reason = "the only clock that processes share"
         )]
         let now = SystemTime::now();
-        let next = about.modified()?.checked_add(self.spacing);
+        let counted = self.counted.iter().map(Quota::per).max();
+        let window = counted.unwrap_or_default().max(self.spacing);
         // A turn beyond the end of the longest queue was taken before the clock was set back.
         let farthest = now + FARTHEST.max(self.spacing * QUEUE);
-        let next = next.filter(|next| !text.is_empty() && (now..=farthest).contains(next));
-        let mut next = next.unwrap_or(now);
         let all = text.lines().filter_map(|line| line.parse().ok());
         let all = all.map(|millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
-        // Those of the future are of a clock that was set back.
-        let window = self
-            .counted
-            .iter()
-            .map(Quota::per)
-            .max()
-            .unwrap_or_default();
         let mut all: Vec<_> = all.filter(|it| *it <= farthest + window).collect();
-        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = all.iter().max().map(|last| *last + self.spacing);
+        let next = next.filter(|next| (now..=farthest).contains(next));
+        let mut next = next.unwrap_or(now);
+        let mut recorded = lock(&self.recorded);
         let more = usize::try_from(granted.saturating_sub(*recorded)).unwrap_or_default();
         all.extend(iter::repeat_n(now, more));
         all.sort_unstable();
@@ -156,15 +150,14 @@ impl State {
         }
         *recorded += u64::try_from(more).unwrap_or_default() + 1;
         all.push(next);
-        all.retain(|it| !window.is_zero() && *it + window > now);
+        all.retain(|it| *it + window > now);
         let millis = |it: &SystemTime| {
             it.duration_since(SystemTime::UNIX_EPOCH)
                 .unwrap_or_default()
         };
         let lines = all.iter().map(|it| format!("{}\n", millis(it).as_millis()));
         file.set_len(0)?;
-        file.write_all(("\n".to_owned() + &lines.collect::<String>()).as_bytes())?;
-        file.set_modified(next)?;
+        file.write_all(lines.collect::<String>().as_bytes())?;
         Ok(wait)
     }
 }

@@ -2,16 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    extract::{Request, State},
-    middleware::{self, Next},
-    response::{IntoResponse, Response},
-    routing,
-};
+use axum::{Router, extract::Request, response::IntoResponse};
 use futures_util::FutureExt as _;
 use http::{
-    HeaderMap, HeaderValue, StatusCode,
+    HeaderMap, HeaderValue, Method, StatusCode,
     header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST},
     uri::Authority,
 };
@@ -95,29 +89,23 @@ impl Condition {
     }
 }
 
-/// Returns a router with only the page, for this machine.
+/// Returns a router with only the page, for this machine: it refuses pages of other sites.
 pub(crate) fn router(condition: Condition) -> Router {
-    Router::new()
-        .route("/", routing::get(page))
-        .with_state(condition)
-        .layer(middleware::from_fn(local))
-}
-
-/// Refuses pages of other sites.
-async fn local(request: Request, next: Next) -> Response {
-    if !is_local(request.headers(), &[]) {
-        return Refusal::new(StatusCode::FORBIDDEN, "foreign_page").into_response();
-    }
-    next.run(request).await
-}
-
-async fn page(State(condition): State<Condition>) -> Response {
-    let headers = [
-        (CONTENT_TYPE, "text/html; charset=utf-8"),
-        (CONTENT_SECURITY_POLICY, POLICY),
-        (CACHE_CONTROL, "no-store"),
-    ];
-    (headers, condition.page()).into_response()
+    let answer = move |request: Request| match (request.method(), request.uri().path()) {
+        _ if !is_local(request.headers(), &[]) => {
+            Refusal::new(StatusCode::FORBIDDEN, "foreign_page").into_response()
+        }
+        (&Method::GET | &Method::HEAD, "/") => {
+            let headers = [
+                (CONTENT_TYPE, "text/html; charset=utf-8"),
+                (CONTENT_SECURITY_POLICY, POLICY),
+                (CACHE_CONTROL, "no-store"),
+            ];
+            (headers, condition.page()).into_response()
+        }
+        _ => StatusCode::NOT_FOUND.into_response(),
+    };
+    Router::new().fallback(async move |request| answer(request))
 }
 
 /// Whether a request is from a program on this machine, or from a web page that may read.
@@ -127,14 +115,23 @@ async fn page(State(condition): State<Condition>) -> Response {
 pub(crate) fn is_local(headers: &HeaderMap, origins: &[HeaderValue]) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let site = text("sec-fetch-site").unwrap_or("none");
-    let host = text(HOST.as_str()).and_then(|host| host.parse::<Authority>().ok());
+    let host = host(headers);
     let is_allowed = match headers.get("origin") {
         Some(origin) => origins.contains(origin),
         None => ["none", "same-origin"].contains(&site),
     };
-    is_allowed
-        && headers.get_all(HOST).iter().count() < 2
-        && host.is_none_or(|host| is_loopback(host.host()))
+    is_allowed && host.is_ok_and(|host| host.is_none_or(|host| is_loopback(host.host())))
+}
+
+/// Returns the host that a request names, if it names one. Fails if it names two, or a name that no
+/// URI may have: browsers resolve some of these, such as `{a}.example.org`.
+pub(crate) fn host(headers: &HeaderMap) -> Result<Option<Authority>, ()> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = hosts
+        .next()
+        .map(|host| Authority::try_from(host.as_bytes()));
+    let host = host.transpose().ok().filter(|_| hosts.next().is_none());
+    host.ok_or(())
 }
 
 /// Returns a row of the table of resources.

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use tower_tds::{Error, Kind};
 
 use crate::{
-    answer, breaker, cache, download, ending, exit, list, manifest, save, settings, status,
+    answer, breaker, download, ending, exit, freshness, header, list, manifest, save, settings,
+    status,
 };
 
 /// Generator of pseudorandom numbers, with Knuth's constants.
@@ -121,13 +122,13 @@ fn any_manifest_keeps_its_other_lines() {
     let folder = std::env::temp_dir().join(format!("tds-manifest-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     let line =
-        r#"{"file":"a","url":"/a","base_url":"http://b","etag":"\"x\"","length":7,"time":1}"#;
+        r#"{"file":"a","url":"/a","base_url":"http://b","accept":"*/*","etag":"\"x\"","length":7}"#;
     let cut = r#"{"file":"b","url":"/b","base_url":"http://b","part":"boot","etag":null}"#;
     let item = list::parse("/a\ta\n").expect("a list").remove(0);
     each(&[line, cut], |text| {
         let text = text.replace("\"a\"", "\"c\"") + "\n" + line;
         fs::write(folder.join(save::MANIFEST), text).expect("a file");
-        let manifest = manifest::Manifest::open(&folder, "http://b/", "*/*").expect("text");
+        let manifest = manifest::Manifest::open(&folder, "http://b/", "*/*", true).expect("text");
         assert_eq!(manifest.outdated(&item, 7, None), None);
         assert!(manifest.outdated(&item, 8, None).is_some());
         assert!(manifest.part(&item).is_none());
@@ -200,7 +201,7 @@ fn any_headers_of_a_response_are_read_within_bounds() {
                 return;
             };
             let headers = HeaderMap::from_iter([(CACHE_CONTROL, value)]);
-            let times = cache::times(&headers, None, [Duration::ZERO; 2]);
+            let times = freshness::Times::of(&headers, None, [Duration::ZERO; 2]);
             let all = [times.fresh, times.on_error, times.meanwhile];
             assert!(all.iter().all(|time| *time <= month));
         },
@@ -260,42 +261,36 @@ fn an_open_that_is_cancelled_at_any_step_leaves_the_folder_as_it_was() {
     drop(fs::remove_dir_all(&folder));
 }
 
-#[test]
-fn a_breaker_opens_after_three_failures_and_probes_ever_less_often() {
-    let begun = Instant::now();
-    let seconds = |count| begun + Duration::from_secs(count);
-    let mut state = breaker::State::default();
-    for open in [false, false, true, false] {
-        let line = state.failed("/a", false, "why", begun);
-        assert_eq!(line.as_deref(), open.then_some("outage: why"));
+#[tokio::test(start_paused = true)]
+async fn a_breaker_opens_after_three_failures_and_probes_ever_less_often() {
+    let (breaker, begun) = (breaker::Breaker::new(header::MONTH), Instant::now());
+    let early = breaker.pass().await;
+    for opens in [false, false, true, false] {
+        let (_, line) = breaker.failed("/a", &early, "why");
+        let begins = line.is_some_and(|line| line.starts_with("outage: why; one file is retried"));
+        assert_eq!(begins, opens);
     }
     let mut probes = Vec::new();
-    while let Some(at) = state.probe_at()
-        && probes.len() < 8
-    {
-        probes.push((at - begun).as_secs());
-        // Once a minute there is a line.
-        let line = state.failed("/b", false, "why", at);
-        assert_eq!(
-            line.is_some(),
-            [61, 121].contains(probes.last().expect("one"))
-        );
-        // A failure of a call that was already in flight does not delay the probe.
-        assert_eq!(state.probe_at(), Some(at));
-        assert_eq!(state.failed("/a", true, "why", at), None);
+    for _ in 0..8 {
+        let probe = breaker.pass().await;
+        let at = begun.elapsed().as_secs();
+        // Once a minute there is a line. A failure of a call that was already in flight does not
+        // delay the next probe.
+        let (_, line) = breaker.failed("/b", &early, "why");
+        assert_eq!(line.is_some(), [61, 121].contains(&at));
+        assert_eq!(breaker.failed("/a", &probe, "why"), (true, None));
+        probes.push(at);
     }
     assert_eq!(probes, [1, 3, 7, 15, 31, 61, 91, 121]);
-    let over = state.answered(seconds(130)).expect("a line");
     assert_eq!(
-        over,
+        breaker.answered().expect("a line"),
         "outage over after 2 min and 18 failures: the service answers"
     );
     // After a success three files have to fail, because one path may fail alone.
-    for _ in 0..20 {
-        assert_eq!(state.failed("/a", false, "why", seconds(140)), None);
-        assert_eq!(state.failed("/b", false, "why", seconds(140)), None);
+    for file in ["/a", "/b"].repeat(20) {
+        assert_eq!(breaker.failed(file, &early, "why"), (false, None));
     }
-    assert!(state.failed("/c", false, "why", seconds(140)).is_some());
+    assert!(breaker.failed("/c", &early, "why").0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Bench, skipped, text};
+use crate::{Bench, skipped};
 
 /// A browser with a page. It ends with its test.
 pub(crate) struct Browser {
@@ -33,8 +33,7 @@ impl Browser {
             env!("CARGO_MANIFEST_DIR"),
             "/tests/clients/browser.py"
         ));
-        let profile = bench.path("profile");
-        driver.arg(format!("--profile={}", text(&profile)));
+        driver.arg(format!("--profile={}", bench.path("profile").display()));
         driver.args(options).arg(url).args(expressions);
         let mut child = driver.stdout(Stdio::piped()).spawn().expect("it starts");
         let out = child.stdout.take().expect("it is piped");

@@ -2,9 +2,7 @@
 
 use std::{fs, path::Path};
 
-use tds_sim::Config;
-
-use crate::{Bench, err, out, output, serving::Serving, text};
+use crate::{Bench, err, out, output, serving::Serving};
 
 /// A secret that the service refuses.
 const WRONG: &str = "c4nary-0f-a-s3cret";
@@ -18,7 +16,7 @@ fn clean(job: &str, secret: &str, shown: &str) {
     }
 }
 
-/// All files under a folder, without those of the token store, whose purpose is the token.
+/// All files under a folder.
 fn files(folder: &Path) -> String {
     let entries = fs::read_dir(folder).expect("a folder").flatten();
     let texts = entries.map(|entry| match entry.file_type() {
@@ -31,47 +29,32 @@ fn files(folder: &Path) -> String {
 #[tokio::test]
 async fn no_job_shows_a_canary() {
     for is_right in [true, false] {
-        let bench = Bench::new(&format!("canary-{is_right}"), Config::default()).await;
+        let bench = Bench::new().await;
         let right = bench.server.client_secret().to_owned();
         let secret = if is_right { &*right } else { WRONG };
-        let (data, list) = (bench.path("data"), bench.path("list"));
-        fs::create_dir_all(&data).expect("a folder");
-        fs::write(&list, "/v1/live/bus\n/v1/none\n").expect("a file");
-        let (data, list) = (text(&data), text(&list));
-        let jobs: [&[&str]; 5] = [
-            &["get", "/v1/live/bus"],
-            &["get", "/v1/none"],
-            &["bulk", "--list", list, "--out", data],
-            &[
-                "poll", "--list", list, "--out", data, "--every", "100ms", "--rounds", "2",
-            ],
-            &["check"],
-        ];
-        for (n, job) in jobs.into_iter().enumerate() {
+        bench.list("/v1/live/bus\n/v1/none\n");
+        let logged = |job: &str| {
             let mut run = bench.tds(job);
             // Each asks for its own token, or else what refused the first would speak for all.
-            run.env("TDS_STATE_DIR", bench.path(&format!("state-{n}")))
-                .env("TDS_CLIENT_SECRET", secret)
+            drop(fs::remove_dir_all(bench.path("state")));
+            run.env("TDS_CLIENT_SECRET", secret)
                 .env("TDS_LOG", "text:trace");
-            let run = output(run).await;
-            let shown = out(&run) + &err(&run);
-            assert!(shown.contains("TRACE"), "{job:?} has no log: {shown}");
-            clean(job[0], secret, &shown);
-        }
-        let mut backend = bench.tds(&["backend", "--list", list, "--listen", "127.0.0.1:0"]);
-        backend
-            .env("TDS_CLIENT_SECRET", secret)
-            .env("TDS_LOG", "text:trace");
-        let backend = Serving::start(backend);
-        for path in [
-            "/v1/live/bus",
-            "/v1/none",
-            "/healthz",
-            "/readyz",
-            "/status",
-            "/metrics",
-            "/",
+            run
+        };
+        for job in [
+            "get /v1/live/bus",
+            "get /v1/none",
+            "bulk --list list --out data",
+            "poll --list list --out data --every 100ms --rounds 2",
+            "check",
         ] {
+            let run = output(logged(job)).await;
+            let shown = out(&run) + &err(&run);
+            assert!(shown.contains("TRACE"), "{job} has no log: {shown}");
+            clean(job, secret, &shown);
+        }
+        let backend = Serving::start(logged("backend --list list --listen 127.0.0.1:0"));
+        for path in "/v1/live/bus /v1/none /healthz /readyz /status /metrics /".split(' ') {
             let answer = backend.get(path).await;
             clean(path, secret, &(answer.head.clone() + &answer.text()));
         }
@@ -79,12 +62,14 @@ async fn no_job_shows_a_canary() {
         // The log has the backend's call to the service.
         assert!(log.contains("TRACE") && log.contains("/v1/none"), "{log}");
         clean("the log of the backend", secret, &log);
-        clean("the folder of the data", secret, &files(Path::new(data)));
-        assert!(
-            !files(&bench.folder).contains(secret),
-            "no file has the secret"
+        clean(
+            "the folder of the data",
+            secret,
+            &files(&bench.path("data")),
         );
-        let seen = bench.server.ledger().summary();
-        assert_eq!(seen.tokens_issued > 0, is_right);
+        // The purpose of the token store is the token.
+        let all = files(bench.folder.path());
+        assert!(!all.contains(secret), "no file has the secret");
+        assert_eq!(bench.summary().tokens_issued > 0, is_right);
     }
 }

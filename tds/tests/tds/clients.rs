@@ -1,42 +1,26 @@
 //! Users of a backend in other languages, by the scripts of `tests/clients`.
 
-use std::{fs, process::Command};
+use std::process::Command;
 
 use axum::{Router, http::header::CONTENT_TYPE, response::IntoResponse as _, routing};
-use tds_sim::Config;
 use tokio::{net::TcpListener, time::Duration};
 
-use crate::{Bench, browser::Browser, err, out, output, serving::Serving, skipped, text};
+use crate::{Bench, browser::Browser, ended, out, output, serving::Serving, skipped, until};
 
 const SCRIPT: &str = include_str!("../clients/client.mjs");
 
 /// A service whose resources have tags and are worth a coding, and a backend that also pages of `origin` may read.
-async fn backend(name: &str, origin: &str) -> (Bench, Serving) {
-    let mut config = Config::default();
-    config.live_bytes = 4_000;
-    config.live_every = Some(Duration::from_secs(3_600));
-    let bench = Bench::new(name, config).await;
-    let list = bench.path("resources");
-    fs::write(&list, "/v1/live/bus\n/nothing\n").expect("a file");
-    let backend = Serving::start(bench.tds(&[
-        "backend",
-        "--list",
-        text(&list),
-        "--listen",
-        "127.0.0.1:0",
-        "--allow-origin",
-        origin,
-        "--fresh",
-        "1h",
-    ]));
+async fn backend(origin: &str) -> (Bench, Serving) {
+    let bench = Bench::with(|config| {
+        config.live_bytes = 4_000;
+        config.live_every = Some(Duration::from_secs(3_600));
+    })
+    .await;
+    bench.list("/v1/live/bus\n/nothing\n");
+    let backend = bench.serve(&format!("--list list --allow-origin {origin} --fresh 1h"));
     // The codings of a response are made meanwhile.
-    for _ in 0..200 {
-        let head = "GET /v1/live/bus HTTP/1.1\r\nhost: a\r\naccept-encoding: gzip";
-        if backend.ask(head).await.head.contains("content-encoding") {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let head = "GET /v1/live/bus HTTP/1.1\r\nhost: a\r\naccept-encoding: gzip";
+    until(async || backend.ask(head).await.head.contains("content-encoding")).await;
     (bench, backend)
 }
 
@@ -45,7 +29,7 @@ async fn run(program: &str, script: &str, seen: &[&str]) {
     if skipped(program) {
         return;
     }
-    let (bench, backend) = backend(&format!("clients-{program}"), "https://app.example.org").await;
+    let (bench, backend) = backend("https://app.example.org").await;
     let mut client = Command::new(program);
     client.arg(format!(
         "{}/tests/clients/{script}",
@@ -53,24 +37,16 @@ async fn run(program: &str, script: &str, seen: &[&str]) {
     ));
     client.arg(format!("http://{}", backend.address));
     let run = output(client).await;
-    assert!(run.status.success(), "{}{}", out(&run), err(&run));
+    ended(&run, 0);
     assert_eq!(out(&run).lines().collect::<Vec<_>>(), seen);
-    assert_eq!(
-        bench.server.ledger().summary().data_calls,
-        2,
-        "one a resource"
-    );
+    assert_eq!(bench.asked().1, 2, "one a resource");
 }
 
 #[tokio::test]
 #[ignore = "needs Python: see .ci/slow"]
 async fn users_in_python_get_data_304_a_range_a_coding_and_problems() {
-    run(
-        "python3",
-        "client.py",
-        &["data", "304", "range", "gzip", "problem"],
-    )
-    .await;
+    let seen = ["data", "304", "range", "gzip", "problem"];
+    run("python3", "client.py", &seen).await;
 }
 
 #[tokio::test]
@@ -99,8 +75,8 @@ async fn users_in_a_browser_read_from_an_allowed_origin_alone() {
             backend.address
         )
     };
-    let (bench, allowed) = backend("clients-browser", &format!("http://{origin}")).await;
-    let (_other, closed) = backend("clients-closed", "https://app.example.org").await;
+    let (bench, allowed) = backend(&format!("http://{origin}")).await;
+    let (_other, closed) = backend("https://app.example.org").await;
     let url = format!("http://{origin}/");
     let expressions = [check(&allowed), check(&closed)];
     let expressions = expressions.each_ref().map(String::as_str);

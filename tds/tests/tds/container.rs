@@ -105,6 +105,6 @@ async fn container_entry_points_are_valid_commands() {
         let field = format!("    {}: ", switch.replace('-', "_"));
         assert!(cli.contains(&field), "{switch}");
     }
-    let version = output(tds(&["--version"])).await;
+    let version = output(tds("--version")).await;
     assert!(out(&version).starts_with("tds "), "{}", err(&version));
 }

@@ -31,118 +31,194 @@ mod whole;
 use std::{
     fs,
     io::{Write as _, stderr},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Output, Stdio},
     sync::Once,
 };
 
-use tds_sim::{Config, Server};
+use futures_util::future::join_all;
+use serde_json::Value;
+use tds_sim::{Config, Faults, Server, Summary};
+use tempfile::TempDir;
 use tokio::{
     signal::unix::SignalKind,
-    task::JoinSet,
     time::{Duration, sleep, timeout},
 };
 
-/// A service, and a folder for one test, with the key of the service.
+use crate::{serving::Serving, upstream::Upstream};
+
+/// A service, and the folder in which a test runs its jobs with the key of the service.
 struct Bench {
     server: Server,
-    folder: PathBuf,
+    folder: TempDir,
+    /// Data service in place of the simulated one, if the test writes its answers.
+    upstream: Option<Upstream>,
 }
 
 // === impl Bench ===
 
 impl Bench {
-    async fn new(name: &str, config: Config) -> Self {
-        let server = Server::start(config).await.expect("free ports");
+    async fn new() -> Self {
+        Self::with(|_| ()).await
+    }
+
+    async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config::default();
+        change(&mut config);
+        let folder = tempfile::Builder::new().prefix("tds-").tempdir();
         Self {
-            server,
-            folder: folder(name),
+            server: Server::start(config).await.expect("free ports"),
+            folder: folder.expect("a folder of its own"),
+            upstream: None,
         }
     }
 
-    /// `tds` with these arguments, and the settings of the service.
+    /// With a data service that answers in this way: by the head of a request, and the number of requests before it.
+    async fn of(answer: impl Fn(&str, usize) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        let upstream = Some(Upstream::start(answer));
+        let bench = Self::new().await;
+        Self { upstream, ..bench }
+    }
+
+    /// `tds` with this command line, in the folder and with the settings of the service.
     ///
     /// Users of a backend wait two seconds by default, of which the limits spend the first in silence. A machine that stalls for
     /// the other takes a response for a late one, so a test that is not about the deadline gets a long one.
-    fn tds(&self, arguments: &[&str]) -> Command {
-        let mut command = tds(arguments);
-        if arguments.first() == Some(&"backend") && !arguments.contains(&"--deadline") {
+    fn tds(&self, line: &str) -> Command {
+        let mut command = tds(line);
+        if line.starts_with("backend ") && !line.contains("--deadline") {
             command.args(["--deadline", "1h"]);
         }
+        let base = self.upstream.as_ref();
+        let base = base.map_or(self.server.base_url(), |upstream| &upstream.url);
         command
+            .current_dir(&self.folder)
             .env("TDS_AUTH_URL", self.server.auth_url())
-            .env("TDS_BASE_URL", self.server.base_url())
+            .env("TDS_BASE_URL", base)
             .env("TDS_CLIENT_ID", self.server.client_id())
             .env("TDS_CLIENT_SECRET", self.server.client_secret())
-            .env("TDS_STATE_DIR", self.path("state"));
+            .env("TDS_STATE_DIR", "state");
         command
     }
 
-    async fn run(&self, arguments: &[&str]) -> Output {
-        output(self.tds(arguments)).await
+    /// `tds bulk` of these lines into `files`.
+    fn bulk(&self, lines: &str, more: &str) -> Command {
+        self.list(lines);
+        let bulk = "bulk --list list --out files --json --rerun rerun";
+        self.tds(&format!("{bulk} {more}"))
+    }
+
+    /// `tds poll` of these lines into `files`.
+    fn poll(&self, lines: &str, more: &str) -> Command {
+        self.list(lines);
+        self.tds(&format!("poll --list list --out files {more}"))
+    }
+
+    /// Starts a backend.
+    fn serve(&self, more: &str) -> Serving {
+        Serving::start(self.tds(&format!("backend --listen 127.0.0.1:0 {more}")))
+    }
+
+    async fn run(&self, line: &str) -> Output {
+        output(self.tds(line)).await
+    }
+
+    /// Runs a job, and expects its exit code.
+    async fn ends(&self, code: i32, line: &str) -> Output {
+        let run = self.run(line).await;
+        assert_eq!(
+            run.status.code(),
+            Some(code),
+            "{line}: {}{}",
+            out(&run),
+            err(&run)
+        );
+        run
+    }
+
+    /// Sets all faults: those of data, those of the token endpoint with `token=` before them, and the delay of a `head=`.
+    fn fail(&self, faults: &str) {
+        let mut all = Faults::default();
+        for fault in faults.split_whitespace() {
+            match fault.split_once('=') {
+                Some(("token", fault)) => all.token.push(fault.parse().expect("a fault")),
+                Some(("head", delay)) => all.before_head = delay.parse().expect("a delay"),
+                _ => all.data.push(fault.parse().expect("a fault")),
+            }
+        }
+        self.server.sim().set_faults(all);
+    }
+
+    fn summary(&self) -> Summary {
+        self.server.ledger().summary()
+    }
+
+    /// The requests for tokens and for data so far.
+    fn asked(&self) -> (u64, u64) {
+        let seen = self.summary();
+        (seen.token_posts, seen.data_calls)
     }
 
     /// Waits until the service has seen enough.
-    async fn seen(&self, enough: impl Fn(&tds_sim::Summary) -> bool) {
-        let waited = async {
-            while !enough(&self.server.ledger().summary()) {
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let seen = timeout(HANGS, waited).await;
-        seen.expect("a job that is still of use is not so slow");
+    async fn seen(&self, enough: impl Fn(&Summary) -> bool) {
+        until(async || enough(&self.summary())).await;
+    }
+
+    /// The heads of the requests to a data service of the test's own.
+    fn heads(&self) -> Vec<String> {
+        self.upstream.as_ref().expect("it has one").heads()
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.folder.path().join(name)
+    }
+
+    fn list(&self, lines: &str) {
+        fs::write(self.path("list"), lines).expect("a file");
+    }
+
+    fn write(&self, name: &str, data: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, data).expect("a file");
+    }
+
+    /// The bytes of a file of the job.
+    fn file(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path("files").join(name)).expect("it is there")
+    }
+
+    /// The names in the folder of the job.
+    fn files(&self) -> Vec<String> {
+        let files = fs::read_dir(self.path("files")).expect("the folder");
+        let names = files.map(|file| file.expect("a file").file_name());
+        let mut names: Vec<_> = names
+            .map(|name| name.into_string().expect("text"))
+            .collect();
+        names.retain(|name| ![".tds.lock", ".tds-manifest.jsonl"].contains(&&**name));
+        names.sort();
+        names
     }
 }
 
-impl Drop for Bench {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.folder));
-    }
-}
-
-/// `tds` with these arguments and no settings.
-fn tds(arguments: &[&str]) -> Command {
+/// `tds` with this command line and no settings.
+fn tds(line: &str) -> Command {
     default_signals();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tds"));
-    for name in NAMES.into_iter() {
-        command.env_remove(name);
+    for name in SETTINGS.split_whitespace() {
+        command.env_remove(format!("TDS_{name}"));
     }
-    command.args(arguments);
+    command.args(line.split_whitespace());
     command
 }
 
-async fn output(mut command: Command) -> Output {
+async fn output(command: Command) -> Output {
+    end(piped(command)).await
+}
+
+fn piped(mut command: Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    end(command.spawn().expect("the program starts")).await
-}
-
-/// Many times as long as any job takes on a busy machine. A job that hangs fails its test.
-const HANGS: Duration = Duration::from_secs(90);
-
-/// Runs one test for each case, all at once: they wait more than they compute.
-async fn at_once<C, T>(cases: impl IntoIterator<Item = C>, test: impl Fn(C) -> T)
-where
-    T: Future<Output = ()> + Send + 'static,
-{
-    let mut tests = JoinSet::new();
-    for case in cases {
-        tests.spawn(test(case));
-    }
-    tests.join_all().await;
-}
-
-/// Sends a signal to a process.
-fn signal(child: &Child, signal: &str) {
-    signal_to(&child.id().to_string(), signal);
-}
-
-fn signal_to(pid: &str, signal: &str) {
-    let sent = Command::new("kill").args([signal, pid]).status();
-    assert!(sent.expect("kill is there").success());
+    command.spawn().expect("the program starts")
 }
 
 /// Waits for the end of a process that was started with pipes.
@@ -157,10 +233,53 @@ async fn end(child: Child) -> Output {
     run.expect("no panic").expect("it ends")
 }
 
-/// Runs the command in another program, with the same settings.
+/// Expects an exit code.
+#[track_caller]
+fn ended(run: &Output, code: i32) {
+    assert_eq!(run.status.code(), Some(code), "{}{}", out(run), err(run));
+}
+
+/// Expects a text on the standard error.
+#[track_caller]
+fn says(run: &Output, text: &str) {
+    assert!(err(run).contains(text), "{text}: {}", err(run));
+}
+
+/// Waits until this is so.
+async fn until(mut is: impl AsyncFnMut() -> bool) {
+    let waited = async {
+        while !is().await {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(HANGS, waited).await.expect("it comes to that");
+}
+
+/// Runs one test for each case, all at once: they wait more than they compute.
+async fn at_once<C, T: Future<Output = ()>>(
+    cases: impl IntoIterator<Item = C>,
+    test: impl Fn(C) -> T,
+) {
+    join_all(cases.into_iter().map(test)).await;
+}
+
+/// Sends a signal to a process.
+fn signal(child: &Child, signal: &str) {
+    signal_to(&child.id().to_string(), signal);
+}
+
+fn signal_to(pid: &str, signal: &str) {
+    let sent = Command::new("kill").args([signal, pid]).status();
+    assert!(sent.expect("kill is there").success());
+}
+
+/// Runs the command in another program, in the same folder and with the same settings.
 fn by(program: &str, arguments: &[&str], plain: &Command) -> Command {
     let mut command = Command::new(program);
     command.args(arguments);
+    if let Some(folder) = plain.get_current_dir() {
+        command.current_dir(folder);
+    }
     for (name, value) in plain.get_envs() {
         match value {
             Some(value) => command.env(name, value),
@@ -170,9 +289,11 @@ fn by(program: &str, arguments: &[&str], plain: &Command) -> Command {
     command
 }
 
-fn piped(mut command: Command) -> Child {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().expect("the program starts")
+/// The command as a line for a shell.
+fn line(plain: &Command) -> String {
+    let words = plain.get_args().map(|word| word.to_str().expect("text"));
+    let program = env!("CARGO_BIN_EXE_tds");
+    words.fold(program.to_owned(), |line, word| line + " " + word)
 }
 
 /// Whether a program that a test needs is missing. The line goes around the test harness, which hides what a macro prints in a
@@ -227,15 +348,17 @@ fn live(name: &str) -> String {
     format!("{start}{}\"}}\n", "-".repeat(128 - start.len() - 3))
 }
 
-fn folder(name: &str) -> PathBuf {
-    let folder = tempfile::Builder::new()
-        .prefix(&format!("tds-{name}-"))
-        .tempdir();
-    folder.expect("a folder of its own").keep()
+/// The path of a request.
+fn path_of(head: &str) -> &str {
+    head.split(' ').nth(1).expect("a path")
 }
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("text")
+/// The values of lines of JSON.
+fn events(lines: &str) -> Vec<Value> {
+    let lines = lines.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
 }
 
 fn err(output: &Output) -> String {
@@ -246,21 +369,8 @@ fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const NAMES: [&str; 16] = [
-    "TDS_PROXY",
-    "TDS_TOKEN_URL",
-    "TDS_DISCOVER",
-    "TDS_CA_FILE",
-    "TDS_FLEET_STORE",
-    "TDS_FLEET_NAME",
-    "TDS_RATE",
-    "TDS_CONNECTIONS",
-    "TDS_SHARE",
-    "TDS_LOG",
-    "TDS_AUTH_URL",
-    "TDS_BASE_URL",
-    "TDS_CLIENT_ID",
-    "TDS_CLIENT_SECRET",
-    "TDS_CLIENT_SECRET_FILE",
-    "TDS_STATE_DIR",
-];
+/// Many times as long as any job takes on a busy machine. A job that hangs fails its test.
+const HANGS: Duration = Duration::from_secs(170);
+
+const SETTINGS: &str = "PROXY TOKEN_URL DISCOVER CA_FILE FLEET_STORE FLEET_NAME RATE CONNECTIONS SHARE LOG AUTH_URL BASE_URL \
+                        CLIENT_ID CLIENT_SECRET CLIENT_SECRET_FILE STATE_DIR";

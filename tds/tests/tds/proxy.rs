@@ -1,7 +1,6 @@
 //! Proxies on the way to a service with a company's certificate, by the proxy's own record of its tunnels.
 
 use std::{
-    fs,
     io::{self, BufRead as _, BufReader, Write as _},
     net::{TcpListener, TcpStream},
     process::Command,
@@ -9,11 +8,9 @@ use std::{
     thread,
 };
 
-use tds_sim::Config;
-
 use crate::{
-    Bench, err, live, out, output, text,
-    upstream::{Upstream, answer},
+    Bench, ended, err, live, out, output, says,
+    upstream::{Upstream, sized},
 };
 
 /// A proxy in front of this machine, whatever host a tunnel is for.
@@ -62,21 +59,18 @@ fn tunnel(mut user: TcpStream, seen: &Mutex<Vec<String>>) -> io::Result<()> {
     io::copy(&mut &service, &mut user).map(drop)
 }
 
-/// A service with a company's certificate, and `tds` for it under this host.
-async fn secure(name: &str) -> Bench {
-    let mut config = Config::default();
-    config.tls = true;
-    Bench::new(name, config).await
+/// A service with a company's certificate.
+async fn secure() -> Bench {
+    Bench::with(|config| config.tls = true).await
 }
 
-fn at(bench: &Bench, auth: &str, base: &str, arguments: &[&str]) -> Command {
-    let mut run = bench.tds(arguments);
-    let host = |url: &str, host: &str| url.replace("127.0.0.1", host).replace("localhost", host);
+/// A job that reaches the tokens and the data under these names of this machine.
+fn at(bench: &Bench, auth: &str, base: &str, line: &str) -> Command {
+    let mut run = bench.tds(line);
+    let host = |url: &str, host: &str| url.replace("127.0.0.1", host);
+    let roots = bench.server.ca_file().expect("it speaks TLS");
     run.env_remove("SSL_CERT_FILE")
-        .env(
-            "TDS_CA_FILE",
-            bench.server.ca_file().expect("it speaks TLS"),
-        )
+        .env("TDS_CA_FILE", roots)
         .env("TDS_AUTH_URL", host(bench.server.auth_url(), auth))
         .env("TDS_BASE_URL", host(bench.server.base_url(), base));
     for name in ["HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "HTTP_PROXY"] {
@@ -86,27 +80,22 @@ fn at(bench: &Bench, auth: &str, base: &str, arguments: &[&str]) -> Command {
 }
 
 const FAR: &str = "tds.example";
+const GET: &str = "get /v1/live/bus";
+const CHECK: &str = "check /v1/live/bus";
+const BULK: &str = "bulk --list list --out files";
 
 #[tokio::test]
 async fn fresh_user_behind_a_proxy_with_a_companys_ca_gets_all_files_by_the_documented_steps() {
-    let bench = secure("proxy-fresh").await;
-    let proxy = Proxy::start();
+    let (bench, proxy) = (secure().await, Proxy::start());
     let mut log = String::new();
     // Runs the jobs that the README names: check, one response, a list.
-    let list = bench.path("list");
-    fs::write(&list, "/v1/history/{1..40}\t{}.json\n").expect("a file");
-    let files = bench.path("files");
-    let bulk = ["bulk", "--list", text(&list), "--out", text(&files)];
-    for arguments in [
-        &["check", "/v1/live/bus"][..],
-        &["get", "/v1/live/bus"],
-        &bulk,
-    ] {
-        let mut run = at(&bench, FAR, FAR, arguments);
+    bench.list("/v1/history/{1..40}\t{}.json\n");
+    for job in [CHECK, GET, BULK] {
+        let mut run = at(&bench, FAR, FAR, job);
         run.env("HTTPS_PROXY", &proxy.url);
         let run = output(run).await;
+        ended(&run, 0);
         log += &(out(&run) + &err(&run));
-        assert_eq!(run.status.code(), Some(0), "{log}");
     }
     let through = proxy.url.trim_start_matches("http://");
     for name in ["TDS_AUTH_URL", "TDS_BASE_URL"] {
@@ -115,8 +104,7 @@ async fn fresh_user_behind_a_proxy_with_a_companys_ca_gets_all_files_by_the_docu
     }
     assert!(log.contains(&live("bus")), "{log}");
     assert!(log.lines().count() <= 24, "one screen: {log}");
-    let seen = bench.server.ledger().summary();
-    assert_eq!(seen.by_status, [(200, 42)].into());
+    assert_eq!(bench.summary().by_status, [(200, 42)].into());
     let tunnels = proxy.tunnels();
     assert!(!tunnels.is_empty());
     let is_far = |head: &String| head.starts_with("CONNECT tds.example:");
@@ -125,21 +113,20 @@ async fn fresh_user_behind_a_proxy_with_a_companys_ca_gets_all_files_by_the_docu
 
 #[tokio::test]
 async fn the_proxy_of_the_flag_is_stronger_than_the_environments_and_its_password_is_not_shown() {
-    let bench = secure("proxy-flag").await;
+    let bench = secure().await;
     let (proxy, other) = (Proxy::start(), Proxy::start());
     let with_password = proxy.url.replace("http://", "http://ann:p4ssw0rd@");
     for host in [FAR, "127.0.0.1"] {
         for is_flag in [true, false] {
-            let mut run = at(&bench, host, host, &["check", "/v1/live/bus"]);
-            if is_flag {
-                run.args(["--proxy", &proxy.url]);
-            } else {
-                run.env("TDS_PROXY", &with_password);
-            }
+            let mut run = at(&bench, host, host, CHECK);
+            match is_flag {
+                true => run.args(["--proxy", &proxy.url]),
+                false => run.env("TDS_PROXY", &with_password),
+            };
             run.env("HTTPS_PROXY", &other.url).env("NO_PROXY", "*");
             let run = output(run).await;
+            ended(&run, 0);
             let all = out(&run) + &err(&run);
-            assert_eq!(run.status.code(), Some(0), "{all}");
             assert!(!all.contains("p4ssw0rd") && !all.contains("ann"), "{all}");
             assert!(
                 all.contains("proxy: TDS_BASE_URL through 127.0.0.1:"),
@@ -156,57 +143,47 @@ async fn the_proxy_of_the_flag_is_stronger_than_the_environments_and_its_passwor
 
 #[tokio::test]
 async fn this_machine_is_never_reached_through_a_proxy_of_the_environment() {
-    let bench = secure("proxy-here").await;
-    let proxy = Proxy::start();
+    let (bench, proxy) = (secure().await, Proxy::start());
+    // Each address has its own route.
+    let hosts = [
+        ("127.0.0.1", "127.0.0.1", 0),
+        ("localhost", "localhost", 0),
+        (FAR, FAR, 2),
+        (FAR, "127.0.0.1", 1),
+        ("localhost", FAR, 1),
+    ];
     for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
-        for (host, tunnels) in [("127.0.0.1", 0), ("localhost", 0), (FAR, 2)] {
-            let mut run = at(&bench, host, host, &["check", "/v1/live/bus"]);
+        for (auth, base, tunnels) in hosts {
+            let mut run = at(&bench, auth, base, CHECK);
             run.env(name, &proxy.url);
             let run = output(run).await;
-            assert_eq!(run.status.code(), Some(0), "{name} {host}: {}", err(&run));
-            assert_eq!(proxy.tunnels().len(), tunnels, "{name} {host}");
+            ended(&run, 0);
+            assert_eq!(proxy.tunnels().len(), tunnels, "{name} {auth} {base}");
             let none = out(&run).matches("through none").count();
             assert_eq!(none, 2 - tunnels, "{}", out(&run));
         }
     }
-    // Each address has its own route.
-    for (auth, base) in [(FAR, "127.0.0.1"), ("localhost", FAR)] {
-        let mut run = at(&bench, auth, base, &["check", "/v1/live/bus"]);
-        run.env("HTTPS_PROXY", &proxy.url);
-        let run = output(run).await;
-        assert_eq!(run.status.code(), Some(0), "{}", err(&run));
-        assert_eq!(proxy.tunnels().len(), 1);
-    }
     // Plain http is for this machine alone.
-    let bench = Bench::new("proxy-plain", Config::default()).await;
-    let mut run = bench.tds(&["get", "/v1/live/bus"]);
+    let plain = Bench::new().await;
+    let mut run = plain.tds(GET);
     run.env("HTTP_PROXY", &proxy.url)
         .env("ALL_PROXY", &proxy.url);
-    assert_eq!(output(run).await.status.code(), Some(0));
+    ended(&output(run).await, 0);
     assert_eq!(proxy.tunnels().len(), 0);
 }
 
 #[tokio::test]
 async fn a_certificate_of_another_host_is_named_with_its_hosts() {
-    let bench = secure("proxy-host").await;
-    let proxy = Proxy::start();
-    let list = bench.path("list");
-    fs::write(&list, "/v1/live/bus\n").expect("a file");
-    let files = bench.path("files");
-    let bulk = ["bulk", "--list", text(&list), "--out", text(&files)];
+    let (bench, proxy) = (secure().await, Proxy::start());
+    bench.list("/v1/live/bus\n");
     for (auth, base) in [("other.example", FAR), (FAR, "other.example")] {
-        for job in [
-            &["get", "/v1/live/bus"][..],
-            &["check", "/v1/live/bus"],
-            &bulk,
-        ] {
+        for job in [GET, CHECK, BULK] {
             let mut run = at(&bench, auth, base, job);
             run.env("TDS_PROXY", &proxy.url);
             let run = output(run).await;
-            assert_eq!(run.status.code(), Some(5), "{job:?}: {}", err(&run));
+            ended(&run, 5);
             for host in ["other.example", FAR] {
-                let is_named = err(&run).contains(&format!("\"{host}\""));
-                assert!(is_named, "{auth} {base} {job:?} {host}: {}", err(&run));
+                says(&run, &format!("\"{host}\""));
             }
         }
     }
@@ -214,66 +191,47 @@ async fn a_certificate_of_another_host_is_named_with_its_hosts() {
 
 #[tokio::test]
 async fn unusable_proxy_is_refused_before_any_request() {
-    let bench = secure("proxy-unusable").await;
+    let bench = secure().await;
     for url in [
         "https://127.0.0.1:1",
         "socks5://127.0.0.1:1",
         "http://127.0.0.1:x",
     ] {
         for name in ["TDS_PROXY", "HTTPS_PROXY"] {
-            let mut run = at(&bench, FAR, FAR, &["get", "/v1/live/bus"]);
+            let mut run = at(&bench, FAR, FAR, GET);
             run.env(name, url);
             let run = output(run).await;
-            assert_eq!(run.status.code(), Some(2), "{name} {url}: {}", err(&run));
-            assert!(err(&run).contains("http://host:port"), "{}", err(&run));
+            ended(&run, 2);
+            says(&run, "http://host:port");
         }
     }
-    assert_eq!(bench.server.ledger().summary().token_posts, 0);
+    assert_eq!(bench.asked().0, 0);
 }
 
 #[tokio::test]
 async fn a_proxy_that_refuses_is_to_be_corrected_and_one_that_is_away_is_waited_for() {
-    let bench = secure("proxy-refuses").await;
+    let bench = secure().await;
+    let refuses = |status: &'static str| Upstream::start(move |_, _| sized(status, "", b""));
+    let proxies = [
+        ("407 Proxy Authentication Required", 2, "proxy"),
+        ("403 Forbidden", 2, "proxy"),
+        ("502 Bad Gateway", 5, ""),
+        ("", 5, "check --proxy or TDS_PROXY"),
+    ];
     // The token goes through the proxy, or only the data does.
     for (auth, base) in [(FAR, FAR), ("127.0.0.1", FAR)] {
-        for (status, code) in [
-            ("407 Proxy Authentication Required", 2),
-            ("403 Forbidden", 2),
-            ("502 Bad Gateway", 5),
-        ] {
-            let proxy = Upstream::start(move |_, _| answer(status, "content-length: 0\r\n", b""));
-            for job in ["get", "check"] {
-                let mut run = at(
-                    &bench,
-                    auth,
-                    base,
-                    &[job, "/v1/live/bus", "--deadline", "4s"],
-                );
-                run.env("TDS_PROXY", &proxy.url);
+        for (status, code, told) in proxies {
+            let proxy = refuses(status);
+            let away = "http://127.0.0.1:1".to_owned();
+            let url = if status.is_empty() { &away } else { &proxy.url };
+            for job in [GET, CHECK] {
+                let mut run = at(&bench, auth, base, &format!("{job} --deadline 4s"));
+                run.env("TDS_PROXY", url);
                 let run = output(run).await;
-                assert_eq!(
-                    run.status.code(),
-                    Some(code),
-                    "{status} {auth} {job}: {}",
-                    err(&run)
-                );
-                assert!(
-                    code == 5 || err(&run).contains("proxy"),
-                    "{status} {auth} {job}: {}",
-                    err(&run)
-                );
+                ended(&run, code);
+                says(&run, told);
+                assert!(!err(&run).contains("::"), "{}", err(&run));
             }
         }
-        let mut run = at(
-            &bench,
-            auth,
-            base,
-            &["get", "/v1/live/bus", "--deadline", "4s"],
-        );
-        run.env("TDS_PROXY", "http://127.0.0.1:1");
-        let run = output(run).await;
-        assert_eq!(run.status.code(), Some(5), "{auth}: {}", err(&run));
-        let is_named = err(&run).contains("check --proxy or TDS_PROXY");
-        assert!(is_named && !err(&run).contains("::"), "{}", err(&run));
     }
 }

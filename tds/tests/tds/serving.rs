@@ -86,12 +86,7 @@ impl Serving {
         Ok(Self::read(Self::send_to(address, &head).await).await)
     }
 
-    /// Requests a path of the status page.
-    pub(crate) async fn status(&self, target: &str) -> Answer {
-        self.ask_status(&format!("GET {target} HTTP/1.1\r\nhost: localhost"))
-            .await
-    }
-
+    /// Sends a head to the status page.
     pub(crate) async fn ask_status(&self, head: &str) -> Answer {
         let address = self.status.expect("it was asked for");
         Self::read(Self::send_to(address, head).await).await

@@ -2,35 +2,30 @@
 
 use std::{
     fs,
+    os::unix::process::ExitStatusExt as _,
     process::{Child, Command},
 };
 
-use tds_sim::Config;
-use tokio::time::timeout;
-
-use crate::{Bench, HANGS, at_once, by, end, err, piped, serving::Serving, signal, skipped, text};
-
-/// A service that never answers.
-async fn silent(name: &str) -> Bench {
-    let mut config = Config::default();
-    config.faults.before_head = "3600s".parse().expect("a delay");
-    Bench::new(name, config).await
-}
+use crate::{
+    Bench, at_once, by, end, ended, piped, serving::Serving, signal, signal_to, skipped, until,
+};
 
 /// The process that this one has started, once there is one.
 async fn child_of(parent: &Child) -> String {
     let pid = parent.id();
     let children = format!("/proc/{pid}/task/{pid}/children");
-    let waited = async {
-        loop {
-            let children = fs::read_to_string(&children).expect("Linux says so");
-            if let Some(child) = children.split(' ').next().filter(|pid| !pid.is_empty()) {
-                return child.to_owned();
-            }
-            tokio::task::yield_now().await;
-        }
+    let mut child = String::new();
+    let is_there = async || {
+        let children = fs::read_to_string(&children).expect("Linux says so");
+        children
+            .split(' ')
+            .next()
+            .unwrap_or_default()
+            .clone_into(&mut child);
+        !child.is_empty()
     };
-    timeout(HANGS, waited).await.expect("it starts one")
+    until(is_there).await;
+    child
 }
 
 #[tokio::test]
@@ -46,19 +41,17 @@ async fn signals_end_the_first_process_of_a_container() {
     at_once(
         [("-INT", 130), ("-TERM", 143), ("-HUP", 129)],
         |(sent, code)| async move {
-            let bench = silent(&format!("signals-first{sent}")).await;
-            let file = bench.path("bus.json");
-            let plain = bench.tds(&["get", "/v1/live/bus", "--out", text(&file)]);
+            let bench = Bench::new().await;
+            bench.fail("head=3600s");
+            let plain = bench.tds("get /v1/live/bus --out bus.json");
             let mut first = by("unshare", &UNSHARED, &plain);
             first.arg(plain.get_program()).args(plain.get_args());
             let run = piped(first);
             bench.seen(|seen| seen.data_calls > 0).await;
-            let child = child_of(&run).await;
-            crate::signal_to(&child, sent);
-            let run = end(run).await;
-            assert_eq!(run.status.code(), Some(code), "{sent}: {}", err(&run));
-            assert!(!file.exists());
-            assert_eq!(bench.server.ledger().summary().data_calls, 1);
+            signal_to(&child_of(&run).await, sent);
+            ended(&end(run).await, code);
+            assert!(!bench.path("bus.json").exists());
+            assert_eq!(bench.asked().1, 1);
         },
     )
     .await;
@@ -66,18 +59,16 @@ async fn signals_end_the_first_process_of_a_container() {
 
 #[tokio::test]
 async fn signal_ends_get_elsewhere() {
-    use std::os::unix::process::ExitStatusExt as _;
-
     at_once(
         [("-INT", 2), ("-TERM", 15), ("-HUP", 1)],
         |(sent, number)| async move {
-            let bench = silent(&format!("signals-get{sent}")).await;
-            let file = bench.path("bus.json");
-            let run = piped(bench.tds(&["get", "/v1/live/bus", "--out", text(&file)]));
+            let bench = Bench::new().await;
+            bench.fail("head=3600s");
+            let run = piped(bench.tds("get /v1/live/bus --out bus.json"));
             bench.seen(|seen| seen.data_calls > 0).await;
             signal(&run, sent);
             assert_eq!(end(run).await.status.signal(), Some(number), "{sent}");
-            assert!(!file.exists());
+            assert!(!bench.path("bus.json").exists());
         },
     )
     .await;
@@ -86,9 +77,8 @@ async fn signal_ends_get_elsewhere() {
 #[tokio::test]
 async fn signal_ends_a_backend_after_its_requests() {
     at_once(["-INT", "-TERM", "-HUP"], |sent| async move {
-        let bench = Bench::new(&format!("signals-backend{sent}"), Config::default()).await;
-        let mut backend =
-            Serving::start(bench.tds(&["backend", "--listen", "127.0.0.1:0", "--deadline", "5s"]));
+        let bench = Bench::new().await;
+        let mut backend = bench.serve("--deadline 5s");
         // One response ends within the grace, and one would take a quarter of an hour.
         let head = |target| format!("GET {target} HTTP/1.1\r\nhost: localhost");
         let short = backend
@@ -103,18 +93,15 @@ async fn signal_ends_a_backend_after_its_requests() {
         signal(&backend.child, sent);
         let whole = Serving::read(short).await;
         assert_eq!((whole.status, whole.body.len()), (200, 100_000), "{sent}");
-        let late = Serving::read(long).await;
-        assert_eq!(late.status, 504, "{sent}");
+        assert_eq!(Serving::read(long).await.status, 504, "{sent}");
         bench.seen(|seen| seen.in_progress == 0).await;
-        let ended = timeout(HANGS, async {
-            loop {
-                if let Some(ended) = backend.child.try_wait().expect("it is ours") {
-                    return ended;
-                }
-                tokio::task::yield_now().await;
-            }
-        });
-        assert_eq!(ended.await.expect("it ends").code(), Some(0), "{sent}");
+        let mut ended = None;
+        let is_over = async || {
+            ended = backend.child.try_wait().expect("it is ours");
+            ended.is_some()
+        };
+        until(is_over).await;
+        assert_eq!(ended.and_then(|ended| ended.code()), Some(0), "{sent}");
     })
     .await;
 }

@@ -9,11 +9,11 @@ use std::{
 };
 
 use serde_json::Value;
-use tds_sim::{Config, Faults};
-use tokio::time::{Duration, sleep, timeout};
 use yaml_rust2::{Yaml, YamlLoader};
 
-use crate::{Bench, HANGS, err, fleet::Store, out, output, serving::Serving, skipped, tds, text};
+use crate::{
+    Bench, ended, err, fleet::Store, out, output, says, serving::Serving, skipped, tds, until,
+};
 
 fn stack() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/stack")
@@ -41,20 +41,12 @@ fn expressions() -> Vec<String> {
 
 #[tokio::test]
 async fn dashboard_shows_each_exported_metric_and_no_other() {
-    let bench = Bench::new("stack-metrics", Config::default()).await;
+    let bench = Bench::new().await;
     let store = Store::start(&bench, "");
-    let list = bench.path("resources");
-    fs::write(&list, "/v1/live/metro\n/nothing\n").expect("a file");
-    let mut run = bench.tds(&["backend", "--list", text(&list), "--listen", "127.0.0.1:0"]);
-    if let Some((_, store)) = &store {
-        run.env("TDS_FLEET_STORE", store);
-    }
+    let mut run = bench.tds("backend --listen 127.0.0.1:0");
+    run.envs(store.iter().map(|(_, store)| ("TDS_FLEET_STORE", store)));
     let backend = Serving::start(run);
-    bench.server.sim().set_faults({
-        let mut faults = Faults::default();
-        faults.data.push("503@every:2".parse().expect("a fault"));
-        faults
-    });
+    bench.fail("503@every:2");
     for target in ["/v1/live/metro", "/v1/live/metro", "/nothing"] {
         backend.get(target).await;
     }
@@ -85,10 +77,8 @@ async fn dashboard_shows_each_exported_metric_and_no_other() {
                 let mut series = metrics
                     .lines()
                     .filter(|line| line.starts_with(&format!("{name}{{")));
-                assert!(
-                    series.any(|line| line.contains(&format!("{label}=\""))),
-                    "{expression}"
-                );
+                let has = |line: &str| line.contains(&format!("{label}=\""));
+                assert!(series.any(has), "{expression}");
             }
         }
     }
@@ -124,17 +114,12 @@ async fn stack_has_valid_files_and_its_backend_serves_its_list() {
             assert!(source.exists(), "{}", source.display());
         }
     }
-    let bench = Bench::new("stack", Config::default()).await;
+    let bench = Bench::new().await;
     let backend = &services["backend"];
     let key = &backend["environment"];
-    assert_eq!(
-        key["TDS_CLIENT_ID"].as_str(),
-        Some(bench.server.client_id())
-    );
-    assert_eq!(
-        key["TDS_CLIENT_SECRET"].as_str(),
-        Some(bench.server.client_secret())
-    );
+    let [id, secret] = ["TDS_CLIENT_ID", "TDS_CLIENT_SECRET"].map(|name| key[name].as_str());
+    assert_eq!(id, Some(bench.server.client_id()));
+    assert_eq!(secret, Some(bench.server.client_secret()));
     let simulator = include_str!("../../../tds-sim/src/cli.rs");
     for word in words(&services["simulator"]["command"]) {
         if let Some(switch) = word.strip_prefix("--") {
@@ -160,24 +145,18 @@ async fn stack_has_valid_files_and_its_backend_serves_its_list() {
 
     // The backend as the file starts it, on a free port and with the list of this folder.
     let list = stack().join("resources.txt");
-    let own = words(&backend["command"])
-        .into_iter()
-        .map(|word| match word {
-            "0.0.0.0:8080" => "127.0.0.1:0",
-            "/resources.txt" => text(&list),
-            word => word,
-        });
-    let serving = Serving::start(bench.tds(&own.collect::<Vec<_>>()));
+    let own = words(&backend["command"]).join(" ");
+    let own = own.replace("0.0.0.0:8080", "127.0.0.1:0");
+    let own = own.replace("/resources.txt", list.to_str().expect("text"));
+    let serving = Serving::start(bench.tds(&own));
     assert_eq!(serving.get("/v1/live/tram-20").await.status, 200);
     let check = words(&backend["healthcheck"]["test"]);
     assert_eq!(check[..2], ["CMD", "/tds"]);
     let address = format!("http://{}", serving.address);
     let check = check[2..]
-        .iter()
-        .map(|word| word.replace("http://127.0.0.1:8080", &address));
-    let check: Vec<_> = check.collect();
-    let run = output(tds(&check.iter().map(|word| &**word).collect::<Vec<_>>())).await;
-    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+        .join(" ")
+        .replace("http://127.0.0.1:8080", &address);
+    ended(&output(tds(&check)).await, 0);
 
     // Starts Prometheus by its file, with that backend.
     let file = fs::read_to_string(stack().join("prometheus.yml")).expect("a file");
@@ -189,11 +168,9 @@ async fn stack_has_valid_files_and_its_backend_serves_its_list() {
     }
     let mut prometheus = Command::new("prometheus");
     prometheus
-        .arg(format!(
-            "--config.file={}",
-            text(&bench.path("prometheus.yml"))
-        ))
-        .arg(format!("--storage.tsdb.path={}", text(&bench.path("data"))))
+        .current_dir(&bench.folder)
+        .arg("--config.file=prometheus.yml")
+        .arg("--storage.tsdb.path=data")
         .arg("--web.listen-address=127.0.0.1:0")
         .stderr(fs::File::create(bench.path("log")).expect("a file"));
     let mut prometheus = prometheus.spawn().expect("it starts");
@@ -203,23 +180,22 @@ async fn stack_has_valid_files_and_its_backend_serves_its_list() {
         let (address, _) = after.split_once('\n')?;
         Some(address.parse().expect("an address"))
     };
-    let scraped = async {
-        loop {
-            let query = "/api/v1/query?query=tds_users_requests_total";
-            if let Some(address) = listens()
-                && let Ok(answer) = Serving::try_get(address, query).await
-                && answer.text().contains("\"cache\":\"miss\"")
-            {
-                return address;
-            }
-            sleep(Duration::from_millis(100)).await;
+    let mut scraped = None;
+    let is_scraped = async || {
+        let query = "/api/v1/query?query=tds_users_requests_total";
+        if let Some(address) = listens()
+            && let Ok(answer) = Serving::try_get(address, query).await
+            && answer.text().contains("\"cache\":\"miss\"")
+        {
+            scraped = Some(address);
         }
+        scraped.is_some()
     };
-    let scraped = timeout(HANGS, scraped).await;
+    until(is_scraped).await;
     let mut answers = Vec::new();
     // Each expression of the dashboard is one that it can compute.
     for expression in expressions() {
-        let Ok(address) = scraped else { break };
+        let Some(address) = scraped else { break };
         let query: String = expression
             .bytes()
             .map(|byte| format!("%{byte:02x}"))
@@ -238,8 +214,8 @@ async fn stack_has_valid_files_and_its_backend_serves_its_list() {
 
 #[tokio::test]
 async fn health_asks_livez_and_says_what_it_got() {
-    let bench = Bench::new("stack-health", Config::default()).await;
-    let mut run = bench.tds(&["backend", "--listen", "127.0.0.1:0"]);
+    let bench = Bench::new().await;
+    let mut run = bench.tds("backend --listen 127.0.0.1:0");
     run.env("TDS_CLIENT_SECRET", "wr0ng");
     let backend = Serving::start(run);
     assert_eq!(backend.get("/v1/live/metro").await.status, 502);
@@ -250,22 +226,18 @@ async fn health_asks_livez_and_says_what_it_got() {
         (format!("http://{address}"), 0, ""),
         (format!("http://{address}/livez"), 0, ""),
         (format!("http://localhost:{}/livez", address.port()), 0, ""),
-        (
-            format!("http://{address}/readyz"),
-            1,
-            "503 Service Unavailable",
-        ),
+        (format!("http://{address}/readyz"), 1, "503 Service"),
         (format!("http://{address}/nothing"), 1, "502 Bad Gateway"),
         ("http://127.0.0.1:1".to_owned(), 5, "refused"),
         (format!("http://{silent}"), 5, "timed out"),
         (format!("https://{address}"), 2, "write an address"),
         ("nonsense".to_owned(), 2, "write an address"),
     ] {
-        let run = output(tds(&["health", &url])).await;
+        let run = output(tds(&format!("health {url}"))).await;
         assert_eq!(run.status.code(), Some(code), "{url}: {}", err(&run));
-        assert!(err(&run).contains(told), "{url}: {}", err(&run));
+        says(&run, told);
         assert_eq!(out(&run), "");
         assert!(code != 0 || err(&run).is_empty(), "{}", err(&run));
     }
-    assert_eq!(bench.server.ledger().summary().data_calls, 0);
+    assert_eq!(bench.asked().1, 0);
 }

@@ -1,14 +1,10 @@
 //! `--status`: what the page shows beside what the service saw, as HTML and in a browser.
 
-use tds_sim::{Config, Faults};
+use std::net::TcpListener;
+
 use tokio::time::{Duration, sleep};
 
-use crate::{
-    Bench,
-    browser::Browser,
-    err, output,
-    serving::{Answer, Serving},
-};
+use crate::{Bench, browser::Browser, says, serving::Serving};
 
 /// A page as text, or as a browser has drawn it.
 struct Page(String);
@@ -17,16 +13,16 @@ struct Page(String);
 
 impl Page {
     async fn read(backend: &Serving) -> Self {
-        let page = backend.status("/").await;
+        let page = backend
+            .ask_status("GET / HTTP/1.1\r\nhost: localhost")
+            .await;
         assert_eq!(page.status, 200, "{}", page.text());
         Self(page.text())
     }
 
     fn shows(&self, id: &str) -> &str {
-        let (_, rest) = self
-            .0
-            .split_once(&format!("id=\"{id}\""))
-            .expect("it is there");
+        let start = format!("id=\"{id}\"");
+        let (_, rest) = self.0.split_once(&start).expect("it is there");
         let (_, rest) = rest.split_once('>').expect("HTML");
         rest.split_once("</").expect("HTML").0
     }
@@ -36,44 +32,33 @@ impl Page {
         let row = format!("<tr><td>{target}</td>");
         let (_, cells) = self.0.split_once(&row).expect("its row");
         let (cells, _) = cells.split_once("</tr>").expect("HTML");
-        let cells = cells.split("<td>").skip(1);
+        let text = |cell: &'_ str| {
+            cell.trim_end_matches("</td>")
+                .trim_end_matches("</span>")
+                .len()
+        };
+        let cells = cells.split("<td>").skip(1).map(|cell| &cell[..text(cell)]);
         cells
-            .map(|cell| {
-                let cell = cell.trim_end_matches("</td>").trim_end_matches("</span>");
-                cell.rsplit('>').next().unwrap_or_default()
-            })
+            .map(|cell| cell.rsplit('>').next().unwrap_or_default())
             .collect()
     }
 }
 
-fn faults(fault: &str) -> Faults {
-    let mut faults = Faults::default();
-    faults.data.push(fault.parse().expect("a fault"));
-    faults
-}
-
 /// A backend with a page.
-fn backend(bench: &Bench, more: &[&str]) -> Serving {
-    let arguments = [
-        "backend",
-        "--listen",
-        "127.0.0.1:0",
-        "--status",
-        "127.0.0.1:0",
-    ];
-    Serving::start(bench.tds(&[&arguments[..], more].concat()))
+fn backend(bench: &Bench, more: &str) -> Serving {
+    bench.serve(&format!("--status 127.0.0.1:0 {more}"))
 }
 
 #[tokio::test]
 async fn page_shows_the_condition_and_each_resource_with_age_size_and_failure() {
-    let bench = Bench::new("status-resources", Config::default()).await;
-    let more = ["--fresh", "1ms", "--stale", "1h", "--deadline", "1m"];
-    let backend = backend(&bench, &more);
-    for target in [
+    let bench = Bench::new().await;
+    let backend = backend(&bench, "--fresh 1ms --stale 1h --deadline 1m");
+    let targets = [
         "/v1/live/bus?$top=5",
         "/v1/live/tram?a={ready}&b",
         "/v1/live/metro",
-    ] {
+    ];
+    for target in targets {
         assert_eq!(backend.get(target).await.status, 200, "{target}");
     }
     let page = Page::read(&backend).await;
@@ -90,7 +75,7 @@ async fn page_shows_the_condition_and_each_resource_with_age_size_and_failure() 
     assert_eq!((bus[0], bus[2], bus[3]), ("expired", "128 B", ""));
     assert_eq!(page.row("/v1/live/tram?a=&#123;ready}&amp;b")[2], "128 B");
 
-    bench.server.sim().set_faults(faults("503"));
+    bench.fail("503");
     sleep(Duration::from_millis(20)).await;
     assert_eq!(backend.get("/v1/live/metro").await.status, 200, "stale");
     let page = Page::read(&backend).await;
@@ -108,7 +93,7 @@ async fn page_shows_the_condition_and_each_resource_with_age_size_and_failure() 
         assert!(!page.0.contains(secret), "{secret}: {}", page.0);
     }
 
-    bench.server.sim().set_faults(Faults::default());
+    bench.fail("");
     sleep(Duration::from_millis(1_100)).await;
     assert_eq!(backend.get("/v1/live/metro").await.status, 200);
     let page = Page::read(&backend).await;
@@ -118,13 +103,16 @@ async fn page_shows_the_condition_and_each_resource_with_age_size_and_failure() 
 
 #[tokio::test]
 async fn status_page_is_local_and_self_contained() {
-    let bench = Bench::new("status-page", Config::default()).await;
-    let run = bench.run(&["backend", "--status", "0.0.0.0:0"]).await;
-    assert_eq!(run.status.code(), Some(2), "{}", err(&run));
-    assert!(err(&run).contains("--status 0.0.0.0:0"), "{}", err(&run));
+    let bench = Bench::new().await;
+    says(
+        &bench.ends(2, "backend --status 0.0.0.0:0").await,
+        "--status 0.0.0.0:0",
+    );
 
-    let backend = backend(&bench, &[]);
-    let page: Answer = backend.status("/").await;
+    let backend = backend(&bench, "");
+    let page = backend
+        .ask_status("GET / HTTP/1.1\r\nhost: localhost")
+        .await;
     let html = page.text();
     let (_, main) = html.split_once("<main").expect("its part");
     // The policy would forbid these, and the last is a place that was not filled.
@@ -135,6 +123,7 @@ async fn status_page_is_local_and_self_contained() {
     assert!(page.head.contains(policy), "{}", page.head);
     for head in [
         "host: evil.example",
+        "host: {a}.example.org",
         "host: localhost\r\norigin: https://evil.example",
         "host: localhost\r\nsec-fetch-site: cross-site",
     ] {
@@ -148,8 +137,8 @@ async fn status_page_is_local_and_self_contained() {
 
 #[tokio::test]
 async fn a_browser_shows_the_page_in_360_pixels_without_scripts() {
-    let bench = Bench::new("status-browser", Config::default()).await;
-    let backend = backend(&bench, &["--deadline", "10s"]);
+    let bench = Bench::new().await;
+    let backend = backend(&bench, "--deadline 10s");
     assert_eq!(backend.get("/v1/live/bus").await.status, 200);
     let url = format!("http://{}/", backend.status.expect("it has one"));
     let html = "document.getElementById('ready') && document.documentElement.outerHTML";
@@ -165,16 +154,14 @@ async fn a_browser_shows_the_page_in_360_pixels_without_scripts() {
 
 #[tokio::test]
 async fn address_in_use_is_refused_before_any_request() {
-    let bench = Bench::new("status-taken", Config::default()).await;
-    let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let bench = Bench::new().await;
+    let held = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = held.local_addr().expect("its address").to_string();
-    for arguments in [
-        ["backend", "--listen", &taken, "--status", "127.0.0.1:0"],
-        ["backend", "--listen", "127.0.0.1:0", "--status", &taken],
-    ] {
-        let run = output(bench.tds(&arguments)).await;
-        assert_eq!(run.status.code(), Some(2), "{}", err(&run));
-        assert!(err(&run).contains(&taken), "{}", err(&run));
+    for (listen, status) in [(&*taken, "127.0.0.1:0"), ("127.0.0.1:0", &taken)] {
+        let run = bench
+            .ends(2, &format!("backend --listen {listen} --status {status}"))
+            .await;
+        says(&run, &taken);
     }
-    assert_eq!(bench.server.ledger().summary().token_posts, 0);
+    assert_eq!(bench.asked(), (0, 0));
 }

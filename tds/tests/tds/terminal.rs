@@ -1,34 +1,21 @@
 //! The output of `tds bulk` on a terminal of 80 columns.
 
-use std::fs;
-
-use tds_sim::Config;
-
-use crate::{Bench, by, end, out, piped, skipped, text};
+use crate::{Bench, by, end, ended, line, out, piped, skipped};
 
 #[tokio::test]
 async fn terminal_of_80_columns_shows_all_progress() {
     if skipped("script") {
         return;
     }
-    let bench = Bench::new("terminal", Config::default()).await;
-    let (list, files) = (bench.path("list"), bench.path("files"));
+    let bench = Bench::new().await;
     // Fifty are under way for two seconds each, and forty wait.
-    let lines = (0..90).map(|n| format!("/v1/history/{n}?bytes=60000&rate=30000\n"));
-    fs::write(&list, lines.collect::<String>()).expect("a file");
-    let arguments = ["bulk", "--list", text(&list), "--out", text(&files)];
-    let plain = bench.tds(&[&arguments[..], &["--jobs", "80"]].concat());
-    let words = plain.get_args().map(|word| word.to_str().expect("text"));
-    let words: Vec<_> = words.collect();
-    let line = format!(
-        "stty cols 80 rows 24; exec {} {}",
-        env!("CARGO_BIN_EXE_tds"),
-        words.join(" ")
-    );
+    bench.list("/v1/history/{1..90}?bytes=60000&rate=30000\n");
+    let plain = bench.tds("bulk --list list --out files --jobs 80");
+    let line = format!("stty cols 80 rows 24; exec {}", line(&plain));
     let run = end(piped(by("script", &["-qec", &line, "/dev/null"], &plain))).await;
-    let all = out(&run);
-    assert_eq!(run.status.code(), Some(0), "{all}");
+    ended(&run, 0);
 
+    let all = out(&run);
     let drawn: Vec<_> = all.split(['\r', '\n']).flat_map(rows).collect();
     let shows = |start: &str, words: &[&str]| {
         let has =

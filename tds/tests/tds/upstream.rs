@@ -70,6 +70,12 @@ pub(crate) fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
+/// A response of this length, with these other headers.
+pub(crate) fn sized(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let headers = format!("{headers}content-length: {}\r\n", body.len());
+    answer(status, &headers, body)
+}
+
 /// Delays a response. Each request has its own thread, so no other request waits.
 #[expect(
     clippy::disallowed_methods,

@@ -1,49 +1,38 @@
 //! Help that fits a narrow terminal, refused settings and arguments, and the simulated service.
 
-use crate::{err, out, output, tds};
+use crate::{ended, err, out, output, says, tds};
 
 #[tokio::test]
-async fn help_fits_one_screen_of_80_columns_and_40_lines() {
-    for arguments in [
-        &["--help"][..],
-        &["get", "--help"],
-        &["poll", "--help"],
-        &["backend", "--help"],
-        &["check", "--help"],
-        &["bulk", "--help"],
-        &["get", "-h"],
-    ] {
-        let help = output(tds(arguments)).await;
-        assert_eq!(help.status.code(), Some(0), "{}", err(&help));
+async fn help_fits_one_screen_of_80_columns_and_40_lines_and_is_also_a_command() {
+    for job in ["", "get", "bulk", "poll", "backend", "check", "health"] {
+        let help = output(tds(&format!("{job} --help"))).await;
+        ended(&help, 0);
         let text = out(&help);
-        let wide = text.lines().find(|line| line.chars().count() > 80);
-        assert_eq!(wide, None);
+        assert_eq!(text.lines().find(|line| line.chars().count() > 80), None);
         let lines = text.lines().count();
-        assert!(
-            lines <= 40,
-            "{arguments:?}: {lines} lines do not fit a screen"
-        );
+        assert!(lines <= 40, "{job}: {lines} lines do not fit a screen");
+        let command = output(tds(&format!("help {job}"))).await;
+        ended(&command, 0);
+        assert_eq!(out(&command), text, "{job}");
     }
+    ended(&output(tds("help fetch")).await, 2);
 }
 
 #[tokio::test]
 async fn the_version_is_that_of_the_package() {
-    let version = output(tds(&["--version"])).await;
-    let expected = concat!("tds ", env!("CARGO_PKG_VERSION"), "\n");
+    let version = output(tds("--version")).await;
+    ended(&version, 0);
     assert_eq!(
-        (version.status.code(), &*out(&version)),
-        (Some(0), expected)
+        out(&version),
+        concat!("tds ", env!("CARGO_PKG_VERSION"), "\n")
     );
 }
 
 #[tokio::test]
 async fn the_exit_codes_of_the_help_are_those_of_the_readme() {
-    let help = out(&output(tds(&["--help"])).await);
-    let codes = help
-        .lines()
-        .filter(|line| line.starts_with("  ") && line.contains("  "));
+    let help = out(&output(tds("--help")).await);
+    let codes = help.lines().filter_map(|line| line.trim().split_once("  "));
     let codes: Vec<_> = codes
-        .filter_map(|line| line.trim().split_once("  "))
         .filter(|(code, _)| code.parse::<u8>().is_ok())
         .collect();
     assert_eq!(codes.len(), 6, "{help}");
@@ -53,158 +42,99 @@ async fn the_exit_codes_of_the_help_are_those_of_the_readme() {
     }
 }
 
+const README: &str = include_str!("../../README.md");
+
+/// Settings of a service on this machine that nobody has started.
+const HERE: &str =
+    "AUTH_URL=http://127.0.0.1:1 BASE_URL=http://127.0.0.1:1 CLIENT_ID=id CLIENT_SECRET=s3cr3t";
+
 #[tokio::test]
 async fn unusable_arguments_and_settings_end_with_exit_code_two() {
-    let real = |base| {
-        vec![
-            ("TDS_AUTH_URL", "http://127.0.0.1:1"),
-            ("TDS_BASE_URL", base),
-            ("TDS_CLIENT_ID", "id"),
-            ("TDS_CLIENT_SECRET", "s3cr3t"),
-        ]
-    };
-    let here = real("http://127.0.0.1:1");
-    let both = [here.clone(), vec![("TDS_CLIENT_SECRET_FILE", "/none")]].concat();
-    let file = [
-        here[..3].to_vec(),
-        vec![("TDS_CLIENT_SECRET_FILE", "/none")],
-    ]
-    .concat();
-    let get = ["get", "/v1/live/bus"];
-    let cases: Vec<Case<'_>> = vec![
-        (&[], vec![], "Commands:"),
-        (&["fetch"], vec![], "fetch"),
-        (&["get"], vec![], "<PATH>"),
-        (&["get", "/a", "/b"], vec![], "/b"),
-        (&["get", "/a b"], vec![], "%20"),
-        (&["get", "v1"], vec![], "slash"),
-        (&["get", "/a#b"], vec![], "%23"),
+    let file = HERE.replace("CLIENT_SECRET=s3cr3t", "CLIENT_SECRET_FILE=/none");
+    let none = HERE.replace("CLIENT_SECRET=s3cr3t", "");
+    let both = format!("{HERE} CLIENT_SECRET_FILE=/none");
+    let at = |base: &str| HERE.replace("BASE_URL=http://127.0.0.1:1", &format!("BASE_URL={base}"));
+    let (far, bare) = (at("http://data.example.org"), at("data.example.org"));
+    let secret = "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) is not set";
+    let missing = "TDS_BASE_URL and TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) are not set";
+    for (line, settings, told) in [
+        ("fetch", "", "fetch"),
+        ("get", "", "<PATH>"),
+        ("get /a /b", "", "/b"),
+        ("get /a\u{a0}b", "", "%20"),
+        ("get v1", "", "slash"),
+        ("get /a#b", "", "%23"),
+        ("get https://127.0.0.1:1/p", "", "the path that follows"),
+        ("get /p --deadline 5", "", "500ms"),
+        ("backend --listen localhost:8080", "", "127.0.0.1:8080"),
+        ("backend --list - --status 9090", "", "[::1]:8080"),
+        ("get /p --secret x", "", "--secret"),
+        ("bulk --list -", "", "--out <FOLDER>"),
+        ("bulk --list - --out x --jobs 0", "", "a number from 1"),
+        ("poll --list - --rounds x", "", "a number from 1"),
+        ("get /p --rate 5/60d", HERE, "a month"),
+        ("get /p", "CLIENT_ID=id", "TDS_AUTH_URL"),
         (
-            &["get", "https://127.0.0.1:1/p"],
-            vec![],
-            "the path that follows",
+            "get /p",
+            "AUTH_URL=http://127.0.0.1:1 CLIENT_ID=id",
+            missing,
         ),
-        (&["get", "/p", "--deadline", "5"], vec![], "500ms"),
-        (
-            &["backend", "--listen", "localhost:8080"],
-            vec![],
-            "127.0.0.1:8080",
-        ),
-        (
-            &["backend", "--list", "-", "--status", "9090"],
-            vec![],
-            "[::1]:8080",
-        ),
-        (&["get", "/p", "--secret", "x"], vec![], "--secret"),
-        (&["bulk", "--list", "-"], vec![], "--out <FOLDER>"),
-        (
-            &["bulk", "--list", "-", "--out", "x", "--jobs", "0"],
-            vec![],
-            "a number from 1",
-        ),
-        (
-            &["poll", "--list", "-", "--rounds", "x"],
-            vec![],
-            "a number from 1",
-        ),
-        (&["get", "/p", "--rate", "5/60d"], here.clone(), "a month"),
-        (&get, vec![("TDS_CLIENT_ID", "id")], "TDS_AUTH_URL"),
-        (
-            &get,
-            here[..3].to_vec(),
-            "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) is not set",
-        ),
-        (&get, both, "both set"),
-        (&get, file, "/none"),
-        (&get, real("http://data.example.org"), "https"),
-        (&get, real("data.example.org"), "https"),
-    ];
-    for (arguments, settings, told) in cases {
-        let mut run = tds(arguments);
-        run.envs(settings)
-            .env("TDS_STATE_DIR", std::env::temp_dir());
+        ("get /p", &none, secret),
+        ("get /p", &both, "both set"),
+        ("get /p", &file, "/none"),
+        ("get /p", &far, "https"),
+        ("get /p", &bare, "https"),
+    ] {
+        let mut run = tds("");
+        let words = line.split(' ').map(|word| word.replace('\u{a0}', " "));
+        run.args(words).env("TDS_STATE_DIR", std::env::temp_dir());
+        for setting in settings.split_whitespace() {
+            let (name, value) = setting.split_once('=').expect("a setting");
+            run.env(format!("TDS_{name}"), value);
+        }
         let run = output(run).await;
-        assert_eq!(run.status.code(), Some(2), "{arguments:?}: {}", err(&run));
-        assert!(err(&run).contains(told), "{arguments:?}: {}", err(&run));
-        assert!(run.stdout.is_empty(), "{arguments:?}");
-        assert!(!err(&run).contains("s3cr3t"), "{arguments:?}");
+        ended(&run, 2);
+        says(&run, told);
+        assert!(run.stdout.is_empty(), "{line}");
+        assert!(!err(&run).contains("s3cr3t"), "{line}");
         let is_one_line = err(&run).starts_with("tds: ") && err(&run).lines().count() == 1;
-        assert!(
-            is_one_line || arguments.is_empty(),
-            "{arguments:?}: {}",
-            err(&run)
-        );
+        assert!(is_one_line, "{line}: {}", err(&run));
     }
+    let bare = output(tds("")).await;
+    ended(&bare, 2);
+    says(&bare, "Commands:");
 }
 
 #[tokio::test]
 async fn a_job_without_settings_ends_with_their_names_and_invents_no_data() {
-    let out_folder = std::env::temp_dir().join(format!("tds-usage-{}", std::process::id()));
-    let folder = out_folder.to_str().expect("text");
+    let folder = tempfile::tempdir().expect("a folder");
+    let list = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tds/one.list");
     for job in [
-        &["get", "/v1/live/bus"][..],
-        &["bulk", "--list", LIST, "--out", folder],
-        &["poll", "--list", LIST, "--out", folder, "--rounds", "1"],
-        &["backend", "--list", LIST, "--listen", "127.0.0.1:0"],
-        &["backend", "--listen", "127.0.0.1:0"],
+        "get /v1/live/bus",
+        "bulk --list LIST --out out",
+        "poll --list LIST --out out --rounds 1",
+        "backend --list LIST --listen 127.0.0.1:0",
+        "backend --listen 127.0.0.1:0",
     ] {
-        let run = output(tds(job)).await;
-        assert_eq!(run.status.code(), Some(2), "{job:?}: {}", err(&run));
-        assert!(run.stdout.is_empty(), "{job:?}: {}", out(&run));
-        for name in [
-            "TDS_AUTH_URL",
-            "TDS_BASE_URL",
-            "TDS_CLIENT_ID",
-            "TDS_CLIENT_SECRET",
-            "--simulate",
-        ] {
-            assert!(err(&run).contains(name), "{job:?} {name}: {}", err(&run));
+        let mut run = tds(&job.replace("LIST", list));
+        run.current_dir(&folder);
+        let run = output(run).await;
+        ended(&run, 2);
+        assert!(run.stdout.is_empty(), "{job}: {}", out(&run));
+        for name in ["AUTH_URL", "BASE_URL", "CLIENT_ID", "CLIENT_SECRET"] {
+            says(&run, &format!("TDS_{name}"));
         }
+        says(&run, "--simulate");
     }
-    assert!(!out_folder.exists());
-}
-
-#[tokio::test]
-async fn only_missing_settings_are_named() {
-    let mut run = tds(&["get", "/v1/live/bus"]);
-    run.env("TDS_AUTH_URL", "http://127.0.0.1:1")
-        .env("TDS_CLIENT_ID", "id");
-    let run = output(run).await;
-    assert_eq!(run.status.code(), Some(2), "{}", err(&run));
-    let missing = "TDS_BASE_URL and TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) are not set";
-    assert!(err(&run).contains(missing), "{}", err(&run));
-    assert!(!err(&run).contains("TDS_AUTH_URL"), "{}", err(&run));
+    assert!(!folder.path().join("out").exists());
 }
 
 #[tokio::test]
 async fn simulate_prints_that_its_service_is_simulated() {
-    let mut run = tds(&["get", "/v1/live/bus", "--simulate"]);
+    let mut run = tds("get /v1/live/bus --simulate");
     run.env("TDS_BASE_URL", "https://data.example.org");
     let run = output(run).await;
-    assert!(run.status.success(), "{}", err(&run));
+    ended(&run, 0);
     assert!(out(&run).starts_with(r#"{"name":"bus""#), "{}", out(&run));
-    assert!(err(&run).contains("simulated"), "{}", err(&run));
-}
-
-/// Arguments, settings, and the expected text.
-type Case<'a> = (&'a [&'a str], Vec<(&'a str, &'a str)>, &'a str);
-
-const README: &str = include_str!("../../README.md");
-
-/// A list with one resource.
-const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tds/one.list");
-
-#[tokio::test]
-async fn help_is_also_a_command() {
-    for (arguments, like) in [
-        (&["help"][..], &["--help"][..]),
-        (&["help", "bulk"], &["bulk", "--help"]),
-        (&["help", "get"], &["get", "--help"]),
-    ] {
-        let (help, like) = (output(tds(arguments)).await, output(tds(like)).await);
-        assert_eq!(help.status.code(), Some(0), "{arguments:?}: {}", err(&help));
-        assert_eq!(out(&help), out(&like), "{arguments:?}");
-    }
-    let wrong = output(tds(&["help", "fetch"])).await;
-    assert_eq!(wrong.status.code(), Some(2), "{}", err(&wrong));
+    says(&run, "simulated");
 }

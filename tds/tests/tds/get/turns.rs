@@ -2,81 +2,78 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    path::PathBuf,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use tds_sim::Config;
 use tokio::task::JoinSet;
 
-use crate::{Bench, err, out, output, serving::Serving, text};
+use crate::{Bench, ended, err, out, output, says};
 
-/// The file with the turn of the last start.
-fn stamp(bench: &Bench) -> PathBuf {
-    fs::read_dir(bench.path("state"))
-        .expect("it was made")
-        .map(|file| file.expect("a file").path())
-        .find(|path| text(path).contains("/start-"))
-        .expect("the stamp")
-}
+impl Bench {
+    /// The file of the state whose name has this part.
+    fn state(&self, part: &str) -> PathBuf {
+        let files = fs::read_dir(self.path("state")).expect("it was made");
+        let mut paths = files.map(|file| file.expect("a file").path());
+        let is_it = |path: &PathBuf| path.to_string_lossy().contains(part);
+        paths.find(is_it).expect("it is there")
+    }
 
-fn turn(stamp: &Path) -> SystemTime {
-    let turn = fs::metadata(stamp).and_then(|stamp| stamp.modified());
-    turn.expect("it is there")
+    /// The last turn that was taken.
+    fn turn(&self) -> Duration {
+        let turns = fs::read_to_string(self.state("/start-")).expect("text");
+        let turns = turns.lines().map(|turn| turn.parse().expect("a number"));
+        Duration::from_millis(turns.max().expect("a turn"))
+    }
+
+    /// Runs these jobs at once, and expects that each succeeds.
+    async fn all_at_once(&self, line: &str, count: usize) {
+        let mut runs = JoinSet::new();
+        for _ in 0..count {
+            runs.spawn(output(self.tds(line)));
+        }
+        for run in runs.join_all().await {
+            ended(&run, 0);
+        }
+    }
 }
 
 #[tokio::test]
 async fn starts_in_a_row_and_forty_at_once_request_one_token() {
-    let mut config = Config::default();
     // Each start waits for its turn and then sends. On a machine that stalls, late requests come together.
-    config.rate = 1_000;
-    let bench = Bench::new("get-token", config).await;
+    let bench = Bench::with(|config| config.rate = 1_000).await;
     for _ in 0..4 {
-        let run = bench.run(&["get", "/v1/live/bus?$top=5&n=%24"]).await;
-        assert!(run.status.success(), "{}", err(&run));
+        let run = bench.ends(0, "get /v1/live/bus?$top=5&n=%24").await;
         assert!(out(&run).starts_with(r#"{"name":"bus""#), "{}", out(&run));
         assert_eq!(err(&run), "");
     }
-    let before = turn(&stamp(&bench));
-    let mut runs = JoinSet::new();
-    for _ in 0..40 {
-        runs.spawn(output(bench.tds(&["get", "/v1/live/bus"])));
-    }
-    for run in runs.join_all().await {
-        assert!(run.status.success(), "{}", err(&run));
-    }
-    let ledger = bench.server.ledger();
-    let seen = ledger.summary();
-    assert_eq!((seen.token_posts, seen.data_calls), (1, 44));
-    assert_eq!(seen.by_status, [(200, 44)].into());
-    assert!(turn(&stamp(&bench)) >= before + Duration::from_millis(40 * 25));
-    assert_eq!(&*ledger.arrivals()[0].target, "/v1/live/bus?$top=5&n=%24");
+    let before = bench.turn();
+    bench.all_at_once("get /v1/live/bus", 40).await;
+    assert_eq!(bench.asked(), (1, 44));
+    assert_eq!(bench.summary().by_status, [(200, 44)].into());
+    assert!(bench.turn() >= before + Duration::from_millis(40 * 25));
+    let first = &bench.server.ledger().arrivals()[0];
+    assert_eq!(&*first.target, "/v1/live/bus?$top=5&n=%24");
 }
 
 /// Where the job stalls, late requests come together, so this compares their turns.
 #[tokio::test]
 async fn starts_of_a_small_quota_take_turns_at_its_rate() {
-    let bench = Bench::new("get-small", Config::default()).await;
-    let get = ["get", "/v1/live/bus", "--rate", "5/2s"];
-    assert!(bench.run(&get).await.status.success());
-    let before = turn(&stamp(&bench));
-    let mut runs = JoinSet::new();
-    for _ in 0..8 {
-        runs.spawn(output(bench.tds(&get)));
-    }
-    for run in runs.join_all().await {
-        assert!(run.status.success(), "{}", err(&run));
-    }
-    assert!(turn(&stamp(&bench)) >= before + Duration::from_secs(2) * 8 / 5);
-    assert_eq!(bench.server.ledger().summary().data_calls, 9);
+    let bench = Bench::new().await;
+    let get = "get /v1/live/bus --rate 5/2s";
+    bench.ends(0, get).await;
+    let before = bench.turn();
+    bench.all_at_once(get, 8).await;
+    assert!(bench.turn() >= before + Duration::from_secs(2) * 8 / 5);
+    assert_eq!(bench.asked().1, 9);
 }
 
 // Reproducer for starts that each waited a second, the interval of the limits, before their call.
 #[tokio::test]
 async fn start_does_not_wait_for_an_interval_of_the_limits() {
-    let bench = Bench::new("get-soon", Config::default()).await;
+    let bench = Bench::new().await;
     for _ in 0..6 {
-        assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
+        bench.ends(0, "get /v1/live/bus").await;
     }
     // Only the shortest gap counts, because a busy machine may delay some runs.
     let arrivals = bench.server.ledger().arrivals();
@@ -87,134 +84,98 @@ async fn start_does_not_wait_for_an_interval_of_the_limits() {
 
 #[tokio::test]
 async fn start_waits_for_earlier_starts() {
-    let bench = Bench::new("get-turn", Config::default()).await;
-    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
-    let stamp = stamp(&bench);
-    let set = |time| {
-        let file = fs::OpenOptions::new().write(true).open(&stamp);
-        let set = file.and_then(|file| file.set_modified(time));
-        set.expect("it is ours");
+    let bench = Bench::new().await;
+    bench.ends(0, "get /v1/live/bus").await;
+    let set = |turn: Duration| {
+        let turn = format!("{}\n", turn.as_millis());
+        fs::write(bench.state("/start-"), turn).expect("it is ours");
     };
     // Sets the last turn as if two hundred runs were before this one, which starts within their time on a busy machine as well.
     let last = now() + Duration::from_secs(5);
     set(last);
-    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
+    bench.ends(0, "get /v1/live/bus").await;
     assert!(now() > last, "it went before them");
-    let next = turn(&stamp);
-    assert_eq!(next, last + Duration::from_millis(25));
+    let gap = bench.turn().as_millis() - last.as_millis();
+    assert_eq!(gap, 25);
 
     // The clock was set back by a day: the job does not wait for that.
     set(now() + Duration::from_secs(86_400));
-    let get_soon = ["get", "/v1/live/bus", "--deadline", "1m"];
-    let run = bench.run(&get_soon).await;
-    assert!(run.status.success(), "{}", err(&run));
-    assert!(turn(&stamp) <= now());
+    bench.ends(0, "get /v1/live/bus --deadline 1m").await;
+    assert!(bench.turn() <= now());
 }
 
 #[tokio::test]
 async fn deadline_bounds_the_wait_for_locked_files() {
-    let bench = Bench::new("get-lock", Config::default()).await;
-    assert!(bench.run(&["get", "/v1/live/bus"]).await.status.success());
-    // The files are locked by a process that hangs. If only the token's lock is held, no new token is needed.
-    for (held, deadline, code, calls) in [("/start-", "3s", 5, 1), ("/token-", "1m", 0, 2)] {
-        let files = fs::read_dir(bench.path("state")).expect("it was made");
-        let paths = files.map(|file| file.expect("a file").path());
-        let locks = paths.filter(|path| text(path).contains(held)).map(|path| {
-            let file = fs::OpenOptions::new().read(true).write(true).open(path);
-            let file = file.expect("it is ours");
-            file.lock().expect("nobody has it");
-            file
-        });
-        let locks: Vec<_> = locks.collect();
-        assert!(!locks.is_empty());
-        let run = bench
-            .run(&["get", "/v1/live/bus", "--deadline", deadline])
-            .await;
-        assert_eq!(run.status.code(), Some(code), "{held}: {}", err(&run));
-        assert_eq!(
-            err(&run).contains("another process"),
-            code == 5,
-            "{}",
-            err(&run)
-        );
-        let seen = bench.server.ledger().summary();
-        assert_eq!((seen.token_posts, seen.data_calls), (1, calls), "{held}");
-    }
-    // Without a token, and with its lock held by another process, the deadline ends the job as
-    // well.
-    let lock = fs::read_dir(bench.path("state")).expect("it was made");
-    let lock = lock
-        .map(|file| file.expect("a file").path())
-        .find(|path| text(path).ends_with(".lock"))
-        .expect("the token's");
-    fs::remove_file(text(&lock).trim_end_matches(".lock")).expect("the token");
-    let lock = fs::File::open(lock).expect("it is ours");
-    lock.lock().expect("nobody has it");
-    let run = bench
-        .run(&["get", "/v1/live/bus", "--deadline", "2s"])
-        .await;
-    assert_eq!(run.status.code(), Some(5), "{}", err(&run));
-    assert_eq!(bench.server.ledger().summary().data_calls, 2);
+    let bench = Bench::new().await;
+    bench.ends(0, "get /v1/live/bus").await;
+    let locked = |part: &str| {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(bench.state(part));
+        let file = file.expect("it is ours");
+        file.lock().expect("nobody has it");
+        file
+    };
+    // The files are locked by a process that hangs.
+    let held = locked("/start-");
+    let run = bench.ends(5, "get /v1/live/bus --deadline 3s").await;
+    says(&run, "another process");
+    assert_eq!(bench.asked(), (1, 1));
+    drop(held);
+    // If only the token's lock is held, no new token is needed. Without a token, the deadline ends the job as well.
+    let _held = locked(".lock");
+    bench.ends(0, "get /v1/live/bus --deadline 1m").await;
+    let lock = bench.state(".lock");
+    fs::remove_file(lock.with_extension("")).expect("the token");
+    bench.ends(5, "get /v1/live/bus --deadline 2s").await;
+    assert_eq!(bench.asked(), (1, 2));
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "stamps are of the clock that processes share"
+    reason = "turns are of the clock that processes share"
 )]
-fn now() -> SystemTime {
+fn now() -> Duration {
     SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("it is later")
 }
 
 // Reproducer: the second run waited for ninety minutes, slept out its deadline, and then asked; other
 // jobs counted from zero.
 #[tokio::test]
 async fn a_daily_quota_is_counted_across_the_runs_of_all_jobs_and_no_turn_takes_long() {
-    let bench = Bench::new("get-daily", Config::default()).await;
-    let list = bench.path("list");
-    fs::write(&list, "/v1/live/bus-{1..3}\n").expect("a file");
-    let (list, files) = (text(&list), bench.path("files"));
-    let rate = ["--rate", "8/1d"];
+    let bench = Bench::new().await;
+    bench.list("/v1/live/bus-{1..3}\n");
     // The token takes one permit, and is requested once more by `check`.
     for (job, code, calls) in [
-        (&["get", "/v1/live/bus", "--deadline", "20s"][..], 0, 1),
-        (&["bulk", "--list", list, "--out", text(&files)], 0, 4),
-        (&["check", "/v1/live/bus"], 0, 5),
-        (&["poll", "--list", list, "--rounds", "2"], 3, 6),
-        (&["get", "/v1/live/bus", "--deadline", "20s"], 3, 6),
-        (&["check", "/v1/live/bus"], 3, 6),
-        (
-            &[
-                "bulk",
-                "--list",
-                list,
-                "--out",
-                text(&files),
-                "--accept",
-                "a/b",
-            ],
-            3,
-            6,
-        ),
+        ("get /v1/live/bus --deadline 20s", 0, 1),
+        ("bulk --list list --out files", 0, 4),
+        ("check /v1/live/bus", 0, 5),
+        ("poll --list list --rounds 2", 3, 6),
+        ("get /v1/live/bus --deadline 20s", 3, 6),
+        ("check /v1/live/bus", 3, 6),
+        ("bulk --list list --out files --accept a/b", 3, 6),
     ] {
-        let run = bench.run(&[job, &rate].concat()).await;
-        assert_eq!(run.status.code(), Some(code), "{job:?}: {}", err(&run));
+        let run = bench.ends(code, &format!("{job} --rate 8/1d")).await;
         let is_told = err(&run).contains("that of --rate") && err(&run).contains("in 23 h");
-        assert_eq!(is_told, code == 3, "{job:?}: {}", err(&run));
-        let seen = bench.server.ledger().summary();
+        assert_eq!(is_told, code == 3, "{job}: {}", err(&run));
+        let (_, sent) = bench.asked();
         // A feed that is refused ends the job, and perhaps the call of another one.
-        let are_sent = calls - u64::from(code == 3)..=calls;
-        assert!(are_sent.contains(&seen.data_calls), "{job:?}: {seen:?}");
+        assert!(
+            (calls - u64::from(code == 3)..=calls).contains(&sent),
+            "{job}: {sent}"
+        );
     }
-    let backend = ["backend", "--listen", "127.0.0.1:0"];
-    let backend = Serving::start(bench.tds(&[&backend[..], &rate].concat()));
+    let backend = bench.serve("--rate 8/1d");
     assert_eq!(backend.get("/v1/live/bus").await.status, 503);
-    assert!(bench.server.ledger().summary().data_calls <= 6);
+    assert!(bench.asked().1 <= 6);
     // A larger quota leaves more, and a shorter time passes.
-    let run = bench.run(&["get", "/v1/live/bus", "--rate", "20/1d"]).await;
-    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
-    let soon = ["get", "/v1/live/bus", "--rate", "2/5s", "--deadline", "1m"];
+    bench.ends(0, "get /v1/live/bus --rate 20/1d").await;
     for _ in 0..3 {
-        let run = bench.run(&soon).await;
-        assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+        bench
+            .ends(0, "get /v1/live/bus --rate 2/5s --deadline 1m")
+            .await;
     }
 }

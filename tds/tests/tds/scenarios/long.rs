@@ -9,25 +9,20 @@ use tower_tds::{
     layers::limits::{Quota as Limit, RequestLimitLayer},
 };
 
-use super::{World, assert_all_served, ended};
+use super::assert_all_served;
+use crate::{Bench, ended, output};
 
 #[tokio::test]
 async fn a_quota_of_ten_seconds_is_kept_on_a_socket() {
-    let mut config = Config::default();
-    (config.rate, config.per) = (5, Duration::from_secs(10));
-    config.quota = Some(Quota::new(5, Duration::from_secs(10)));
-    let world = World::new("long-quota", config).await;
+    let bench = Bench::with(|config| {
+        (config.rate, config.per) = (5, Duration::from_secs(10));
+        config.quota = Some(Quota::new(5, config.per));
+    })
+    .await;
     // The job begins with a wait for one interval.
-    let run = world.bulk("files", "/v1/live/bus-{1..6}\n", &["--rate", "5/11s"]);
-    ended(run, 0).await;
-    let seen = world.summary();
-    println!(
-        "5 in 10 s: 6 files in {:.1} s, {} token request, statuses {:?}",
-        world.seconds(|_| true),
-        seen.token_posts,
-        seen.by_status
-    );
-    assert_all_served(&seen, 6);
+    let job = bench.job("files", "/v1/live/bus-{1..6}\n", "--rate 5/11s");
+    ended(&output(job).await, 0);
+    assert_all_served("5 in 10 s", &bench, 6);
 }
 
 /// Makes `calls` as soon as the limit allows them.

@@ -7,7 +7,6 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use tds_sim::Config;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -15,8 +14,7 @@ use tokio::{
     time::{Duration, Instant, sleep},
 };
 
-use super::World;
-use crate::serving::Serving;
+use crate::Bench;
 
 /// nginx, which caches what it gets with a token of this world.
 struct Nginx {
@@ -27,12 +25,12 @@ struct Nginx {
 // === impl Nginx ===
 
 impl Nginx {
-    async fn start(world: &World) -> Self {
+    async fn start(world: &Bench) -> Self {
         // nginx gets the listening socket, so that nobody else can have the port when it starts.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("a socket");
         let address = listener.local_addr().expect("its address");
-        let (sim, folder) = (world.server.sim(), world.folder.display());
+        let (sim, folder) = (world.server.sim(), world.folder.path().display());
         let token = sim.token(sim.client_id()).expect("the key is known");
         let conf = format!(
             "daemon off; worker_processes auto; pid {folder}/nginx.pid; error_log stderr; events {{}}\n\
@@ -43,7 +41,7 @@ impl Nginx {
              proxy_ignore_headers Cache-Control Expires; proxy_set_header Authorization \"Bearer {token}\"; }} }} }}",
             world.server.base_url()
         );
-        let file = world.folder.join("nginx.conf");
+        let file = world.path("nginx.conf");
         fs::write(&file, conf).expect("a file");
         let mut nginx = Command::new("nginx");
         nginx.arg("-e").arg("stderr").arg("-c").arg(file);
@@ -128,24 +126,9 @@ async fn cached_responses_beside_nginx() {
         return;
     }
     for size in [1_024_u32, 65_536] {
-        let mut config = Config::default();
-        config.live_bytes = size.into();
-        let world = World::new(&format!("nginx-{size}"), config).await;
-        let list = world.folder.join("resources");
-        fs::write(&list, "/v1/live/bus\n").expect("a file");
-        let list = list.to_str().expect("text");
-        let backend = [
-            "backend",
-            "--list",
-            list,
-            "--listen",
-            "127.0.0.1:0",
-            "--fresh",
-            "1h",
-            "--deadline",
-            "1m",
-        ];
-        let backend = Serving::start(world.tds(&backend));
+        let world = Bench::with(|config| config.live_bytes = size.into()).await;
+        world.list("/v1/live/bus\n");
+        let backend = world.serve("--list list --fresh 1h");
         let nginx = Nginx::start(&world).await;
         let ours = (backend.address, vec![backend.child.id()]);
         let theirs = (nginx.address, nginx.workers());
@@ -161,7 +144,7 @@ async fn cached_responses_beside_nginx() {
                 }
             }
         }
-        let calls = world.summary().data_calls;
+        let calls = world.asked().1;
         let all = 5.0 * f64::from(u32::try_from(REQUESTS).expect("few"));
         let [ours, theirs] =
             sums.map(|(took, used)| (all / took.as_secs_f64(), used.as_secs_f64() * 1e6 / all));
