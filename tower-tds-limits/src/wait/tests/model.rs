@@ -18,11 +18,7 @@ mod sync {
 mod timer {
     use super::{Arc, Shared};
 
-    pub(super) struct Timer;
-
-    impl Timer {
-        pub(super) fn spawn<L>(_: &Arc<Shared<L>>) {}
-    }
+    pub(super) fn spawn<L>(_: &Arc<Shared<L>>) {}
 }
 
 /// A clock that passes a whole turn with each reading, so that each turn is lost at once: the
@@ -51,16 +47,7 @@ mod clock {
 #[path = "../shared.rs"]
 mod shared;
 
-#[expect(
-    clippy::duplicate_mod,
-    dead_code,
-    reason = "the same source, on another lock"
-)]
-#[path = "../waiter.rs"]
-mod waiter;
-
-use shared::Shared;
-use waiter::Waiter;
+use shared::{Shared, Waiter};
 
 /// Limit of how many may be inside at once.
 struct Room(usize);
