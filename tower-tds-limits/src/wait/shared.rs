@@ -12,7 +12,7 @@ use super::{
     Bounds, Deadline, Denial, Limit, Line, Opens, WaitCause, clock,
     queue::{Place, Queue},
     sync::{Arc, Mutex, MutexGuard},
-    timer,
+    timer::{self, Timed},
 };
 
 /// Limit, and the queue in front of it, under one lock.
@@ -96,37 +96,6 @@ impl<L: Limit> Shared<L> {
         self.update(|limit| event(limit, now))
     }
 
-    /// Records the start of the timer's task, unless there is one. Returns what moves it.
-    pub(super) fn begin_timer(&self) -> Option<Arc<Notify>> {
-        let is_running = mem::replace(&mut self.lock().timer.is_running, true);
-        (!is_running).then(|| Arc::clone(&self.moved))
-    }
-
-    /// Wakes the next waiter from the timer's task. Returns when the task is due next, if that is known, or
-    /// that it ends.
-    pub(super) fn tick(&self) -> ControlFlow<(), Option<Instant>> {
-        let mut state = self.lock();
-        state.timer.due = None;
-        if state.queue.waiting() == 0 {
-            return ControlFlow::Break(());
-        }
-        let wake = state.wake_next(clock::now(), true);
-        let due = state.timer.due;
-        drop(state);
-        wake.waiters.into_iter().for_each(Waker::wake);
-        ControlFlow::Continue(due)
-    }
-
-    /// Records the drop of the timer's task: at its end, or with its runtime. Wakes the waiters
-    /// that are left, and one of them starts another task.
-    pub(super) fn end_timer(&self) {
-        let mut state = self.lock();
-        state.timer = TimerState::default();
-        let wakers = state.queue.wakers();
-        drop(state);
-        wakers.into_iter().for_each(Waker::wake);
-    }
-
     /// Ends an event: wakes the next waiter or sets the timer, and releases the lock. A waker that was
     /// replaced is dropped after that.
     #[inline]
@@ -143,6 +112,35 @@ impl<L: Limit> Shared<L> {
         if wake.timer {
             self.moved.notify_one();
         }
+    }
+}
+
+impl<L: Limit> Timed for Shared<L> {
+    fn begin_timer(&self) -> Option<Arc<Notify>> {
+        let is_running = mem::replace(&mut self.lock().timer.is_running, true);
+        (!is_running).then(|| Arc::clone(&self.moved))
+    }
+
+    fn tick(&self) -> ControlFlow<(), Option<Instant>> {
+        let mut state = self.lock();
+        state.timer.due = None;
+        if state.queue.waiting() == 0 {
+            return ControlFlow::Break(());
+        }
+        let wake = state.wake_next(clock::now(), true);
+        let due = state.timer.due;
+        drop(state);
+        wake.waiters.into_iter().for_each(Waker::wake);
+        ControlFlow::Continue(due)
+    }
+
+    /// Wakes the waiters that are left, and one of them starts another task.
+    fn end_timer(&self) {
+        let mut state = self.lock();
+        state.timer = TimerState::default();
+        let wakers = state.queue.wakers();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 

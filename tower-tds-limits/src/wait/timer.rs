@@ -6,20 +6,33 @@ use std::{
 use tokio::{
     runtime::Handle,
     sync::Notify,
-    time::{sleep_until, timeout_at},
+    time::{Instant, sleep_until, timeout_at},
 };
 
-use super::{Limit, clock, shared::Shared};
+use super::clock;
 
-/// Limit whose timer runs. Kept for its drop, which records the end of the task or of its runtime.
-struct Running<L: Limit>(Weak<Shared<L>>);
+/// What has a timer.
+pub(super) trait Timed {
+    /// Records the start of the timer's task, unless there is one. Returns what moves it.
+    fn begin_timer(&self) -> Option<Arc<Notify>>;
+
+    /// Wakes the next waiter from the timer's task. Returns when the task is due next, if that is known,
+    /// or that it ends.
+    fn tick(&self) -> ControlFlow<(), Option<Instant>>;
+
+    /// Records the drop of the timer's task: at its end, or with its runtime.
+    fn end_timer(&self);
+}
+
+/// Kept for its drop.
+struct Running<T: Timed>(Weak<T>);
 
 // === impl Running ===
 
-impl<L: Limit> Drop for Running<L> {
+impl<T: Timed> Drop for Running<T> {
     fn drop(&mut self) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.end_timer();
+        if let Some(timed) = self.0.upgrade() {
+            timed.end_timer();
         }
     }
 }
@@ -33,21 +46,21 @@ impl<L: Limit> Drop for Running<L> {
 /// # Panics
 /// Outside a tokio runtime with timers.
 #[cold]
-pub(super) fn spawn<L: Limit + Send + 'static>(shared: &Arc<Shared<L>>) {
+pub(super) fn spawn<T: Timed + Send + Sync + 'static>(timed: &Arc<T>) {
     let runtime = Handle::current();
     // A runtime without timers panics here, in the call that waits.
     drop(sleep_until(clock::now()));
-    if let Some(moved) = shared.begin_timer() {
-        drop(runtime.spawn(run(Running(Arc::downgrade(shared)), moved)));
+    if let Some(moved) = timed.begin_timer() {
+        drop(runtime.spawn(run(Running(Arc::downgrade(timed)), moved)));
     }
 }
 
-async fn run<L: Limit>(limit: Running<L>, moved: Arc<Notify>) {
-    while let Some(shared) = limit.0.upgrade() {
-        let ControlFlow::Continue(due) = shared.tick() else {
+async fn run<T: Timed>(running: Running<T>, moved: Arc<Notify>) {
+    while let Some(timed) = running.0.upgrade() {
+        let ControlFlow::Continue(due) = timed.tick() else {
             return;
         };
-        drop(shared);
+        drop(timed);
         match due {
             Some(due) => drop(timeout_at(due, moved.notified()).await),
             None => moved.notified().await,
