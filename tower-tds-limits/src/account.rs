@@ -14,7 +14,7 @@ use tower_tds_outcome::Outcome;
 
 use self::{
     reactions::{Pace, Reactions, data_sockets, is_within},
-    times::{Octave, Times},
+    times::{Times, octave},
 };
 use crate::{
     clock::{self, Epoch, Tick, nanos},
@@ -53,7 +53,7 @@ pub(crate) struct Granted {
     pub(crate) closes_socket: bool,
     /// Whether it is a token request. Its response time is no evidence about data requests.
     is_front: bool,
-    octave: Octave,
+    octave: u8,
     /// Whether its time ends with the response body, and not with its head.
     pub(crate) has_body: bool,
     /// Its deadline.
@@ -82,12 +82,9 @@ impl Account {
 
     /// Live permits of the fullest window at `now`.
     pub(crate) fn live_at(&mut self, now: Instant) -> u64 {
-        self.advance(now);
-        self.rules
-            .iter()
-            .map(QuotaRules::live)
-            .max()
-            .unwrap_or_default()
+        let now = self.advance(now);
+        let live = self.rules.iter().map(|rules| rules.live(now));
+        live.max().unwrap_or_default()
     }
 
     /// Returns the first quota as it applies now, and until when it is lowered at least.
@@ -98,9 +95,9 @@ impl Account {
     }
 
     /// Returns the end of the silence after a refusal, if it is after `now`.
-    pub(crate) fn silent_until(&mut self, now: Instant) -> Option<Instant> {
-        let now = self.advance(now);
-        self.instant(self.reactions.silence(now)?)
+    pub(crate) fn silent_until(&self, now: Instant) -> Option<Instant> {
+        self.instant(self.reactions.silent_until)
+            .filter(|until| now < *until)
     }
 
     /// Returns what 416s have left of the sockets, and until when, if they have lowered them.
@@ -211,14 +208,10 @@ impl Account {
     #[inline]
     fn advance(&mut self, now: Instant) -> Tick {
         let now = self.epoch.tick(now).max(self.seen);
+        self.seen = now;
         if self.next_pending_at() <= now {
             self.prove_pending(now);
         }
-        if now == self.seen {
-            return now;
-        }
-        self.seen = now;
-        self.each(|rules| rules.advance(now));
         now
     }
 
@@ -235,11 +228,8 @@ impl Account {
         while self.next_pending_at() <= now
             && let Some(Reverse((at, grant))) = self.pending.pop()
         {
-            self.each(|rules| {
-                // Their response times are unknown, so they are no evidence for the bucket.
-                rules.advance(at);
-                rules.prove(at, grant.at);
-            });
+            // Their response times are unknown, so they are no evidence for the bucket.
+            self.each(|rules| rules.prove(at, grant.at, false));
         }
     }
 
@@ -278,7 +268,7 @@ impl Account {
         if !self.has_room() && line != Line::Front {
             return (Tick::NEVER, WaitCause::InFlight);
         }
-        let rules = self.rules.iter_mut().map(|rules| rules.opens_at(seen));
+        let rules = self.rules.iter().map(|rules| rules.opens_at(seen));
         let opens = rules.fold(Tick::ZERO, Tick::max);
         if closed.0 > opens {
             return closed;
@@ -370,21 +360,8 @@ impl Account {
     /// Records the proof that the request was counted by `now`.
     #[inline]
     fn prove(&mut self, now: Tick, grant: Granted, is_evidence: bool) {
-        self.each(|rules| {
-            rules.prove(now, grant.at);
-            if is_evidence && !grant.is_front {
-                rules.take_evidence(now, grant.at);
-            }
-        });
-    }
-
-    /// When the limit may open without a response: a pending request expires, or a bucket allows a
-    /// probe.
-    #[cold]
-    fn may_open_at(&self, cause: WaitCause) -> Tick {
-        let probes = self.rules.iter().map(|rules| rules.probes_at(self.seen));
-        let probe = probes.min().filter(|_| cause == WaitCause::Rate);
-        self.next_pending_at().min(probe.unwrap_or(Tick::NEVER))
+        let is_evidence = is_evidence && !grant.is_front;
+        self.each(|rules| rules.prove(now, grant.at, is_evidence));
     }
 
     fn instant(&self, at: Tick) -> Option<Instant> {
@@ -405,8 +382,8 @@ impl Limit for Account {
         if at <= self.seen {
             return Opens::Now;
         }
-        if at == Tick::NEVER {
-            at = self.may_open_at(cause);
+        if cause == WaitCause::Rate {
+            at = at.min(self.next_pending_at());
         }
         let ends = self.reactions.share_ends;
         if ends.is_some_and(|ends| ends <= self.seen.max(at)) {
@@ -425,7 +402,7 @@ impl Limit for Account {
             at: seen,
             closes_socket: self.reactions.closes_socket(seen),
             is_front: line == Line::Front,
-            octave: Octave::of(bounds.deadline.as_ref()),
+            octave: octave(bounds.deadline.as_ref()),
             has_body: bounds.deadline.is_some_and(|deadline| deadline.has_body),
             until: bounds
                 .deadline
@@ -440,7 +417,7 @@ impl Limit for Account {
     }
 
     fn usual(&self, deadline: &Deadline) -> Option<Duration> {
-        self.times.usual(Octave::of(Some(deadline)))
+        self.times.usual(octave(Some(deadline)))
     }
 }
 

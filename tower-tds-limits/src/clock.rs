@@ -13,21 +13,13 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Returns the earlier of two times, if there are any.
-pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
-}
-
-/// Waits until `ends`, if it is set.
+/// Waits until the first of these times that are set.
 pub(crate) fn poll_timer(
     timer: &mut Option<Pin<Box<Sleep>>>,
-    ends: Option<Instant>,
+    ends: [Option<Instant>; 2],
     cx: &mut Context<'_>,
 ) -> Poll<()> {
-    let Some(ends) = ends else {
+    let Some(ends) = ends.into_iter().flatten().min() else {
         return Poll::Pending;
     };
     // The clock decides, because the timer of a layer above may fire before this one.

@@ -23,7 +23,7 @@ use crate::{
     error::{BoxError, Error, Kind},
     limiter::Limiter,
     sockets::ConnectionPermit,
-    wait::{Bounds, waiter::Waiter},
+    wait::{Bounds, shared::Waiter},
 };
 
 /// Puts [`ConnectionLimit`] around a connector.

@@ -17,19 +17,11 @@ use tower_tds_outcome::{Cause, Outcome, Resend, Secrets, Sent};
 pub struct Error(Box<Reason>);
 
 enum Reason {
-    Limit(Limited, Cause),
+    /// Decision of the limiter on a call: what happened, in the wait for what, and the time that the call took.
+    /// For a rejected call it is the time until the limit opens, if that is known.
+    Limit(Kind, WaitCause, Option<Duration>, Cause),
     /// The service below failed, perhaps for a limit of the service.
     Below(BoxError),
-}
-
-/// Decision of the limiter on a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Limited {
-    kind: Kind,
-    cause: WaitCause,
-    /// Time that the call took. For a rejected call it is the time until the limit opens, if that
-    /// is known.
-    time: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +86,7 @@ impl Error {
             cause => cause.to_string().into(),
         });
         let time = wait.or(time);
-        Self(Box::new(Reason::Limit(Limited { kind, cause, time }, said)))
+        Self(Box::new(Reason::Limit(kind, cause, time, said)))
     }
 
     /// Error of a call that failed below. If a limit of the service refused it, this limiter spaces the calls that
@@ -115,91 +107,80 @@ impl Error {
         })))
     }
 
-    fn limited(&self) -> Option<&Limited> {
-        match &*self.0 {
-            Reason::Limit(limited, _) => Some(limited),
+    fn kind(&self) -> Option<Kind> {
+        match *self.0 {
+            Reason::Limit(kind, ..) => Some(kind),
             Reason::Below(_) => None,
         }
     }
 
-    fn is(&self, kinds: impl Fn(Kind) -> bool) -> bool {
-        self.limited().is_some_and(|limited| kinds(limited.kind))
-    }
-
-    /// Returns what the call waited for, if the limiter ended it.
+    /// Returns what the call waited for, if the limiter ended it. Unless that is a
+    /// [response](WaitCause::Response), the request was not sent, and you can make the call again whatever
+    /// its method.
     #[must_use]
     pub fn cause(&self) -> Option<WaitCause> {
-        self.limited().map(|limited| limited.cause)
+        match *self.0 {
+            Reason::Limit(_, cause, ..) => Some(cause),
+            Reason::Below(_) => None,
+        }
     }
 
     /// Whether the call reached its deadline or another bound.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        self.is(|kind| matches!(kind, Kind::TimedOut | Kind::Deadline))
+        matches!(self.kind(), Some(Kind::TimedOut | Kind::Deadline))
     }
 
     /// Whether the call's deadline ended it, because it has passed or would have passed before the
     /// answer. Do not try again within the same deadline.
     #[must_use]
     pub fn is_deadline(&self) -> bool {
-        self.is(|kind| matches!(kind, Kind::Deadline | Kind::Hopeless))
+        matches!(self.kind(), Some(Kind::Deadline | Kind::Hopeless))
     }
 
     /// Whether the call was rejected, on arrival or while it waited: the queue is full, the pause is too
     /// long, or too little time was left at its turn.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
-        self.is(|kind| matches!(kind, Kind::Rejected | Kind::Hopeless))
-    }
-
-    /// Whether the request may have been sent. If not, you can make the call again, whatever its
-    /// method.
-    #[must_use]
-    pub fn was_sent(&self) -> bool {
-        self.cause()
-            .is_none_or(|cause| cause == WaitCause::Response)
+        matches!(self.kind(), Some(Kind::Rejected | Kind::Hopeless))
     }
 
     /// Returns how long to wait before you repeat a rejected call, if that is known, in whole
     /// milliseconds.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.limited()?.time.filter(|_| self.is_rejected())
+        match *self.0 {
+            Reason::Limit(Kind::Rejected | Kind::Hopeless, _, time, _) => time,
+            _ => None,
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(Limited { kind, cause, time }) = self.limited() else {
+        let Reason::Limit(kind, cause, time, _) = &*self.0 else {
             return f.write_str("the service below the limit failed");
-        };
-        let sent = if self.was_sent() {
-            "request may have been sent"
-        } else {
-            "request not sent"
         };
         match (*kind, time.map(whole_millis)) {
             (Kind::TimedOut | Kind::Deadline, waited) => {
                 let waited = waited.unwrap_or_default();
-                write!(f, "timed out after {waited:?} waiting for {cause}; {sent}")
+                write!(f, "timed out after {waited:?} waiting for {cause}")
             }
             (Kind::Rejected | Kind::Hopeless, Some(wait)) => {
-                write!(
-                    f,
-                    "rejected: waiting for {cause} would take {wait:?}; {sent}"
-                )
+                write!(f, "rejected: waiting for {cause} would take {wait:?}")
             }
             (Kind::Hopeless, None) => write!(
                 f,
-                "rejected: after the wait for {cause} too little time is left for an answer; {sent}"
+                "rejected: after the wait for {cause} too little time is left for an answer"
             ),
             (Kind::Rejected, None) => {
-                write!(
-                    f,
-                    "rejected: the call would have to wait for {cause}; {sent}"
-                )
+                write!(f, "rejected: the call would have to wait for {cause}")
             }
-        }
+        }?;
+        f.write_str(match cause {
+            WaitCause::Response => "; request may have been sent",
+            _ => "; request not sent",
+        })
     }
 }
 
@@ -218,7 +199,7 @@ impl fmt::Debug for Error {
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match &*self.0 {
-            Reason::Limit(_, cause) => Some(cause),
+            Reason::Limit(.., cause) => Some(cause),
             Reason::Below(error) => Some(&**error),
         }
     }
@@ -227,35 +208,29 @@ impl error::Error for Error {
 // === impl WaitCause ===
 
 impl WaitCause {
-    /// Returns a short, stable name for labels and fields.
-    pub(crate) const fn as_str(self) -> &'static str {
+    /// Returns a short, stable name for labels and fields, and the words of a text.
+    pub(crate) const fn texts(self) -> (&'static str, &'static str) {
         match self {
-            Self::Readiness => "readiness",
-            Self::Rate => "rate",
-            Self::InFlight => "in_flight",
-            Self::Silence => "silence",
-            Self::Pause => "pause",
-            Self::Connection => "connection",
-            Self::Response => "response",
-            Self::Share(None) => "share",
-            Self::Share(Some(_)) => "store",
+            Self::Readiness => ("readiness", "the inner service, such as a token"),
+            Self::Rate => ("rate", "the rate limit"),
+            Self::InFlight => ("in_flight", "another response body to end"),
+            Self::Silence => ("silence", "the end of the silence after a refusal"),
+            Self::Pause => ("pause", "the end of the pause after a 429"),
+            Self::Connection => ("connection", "a connection"),
+            Self::Response => ("response", "a response"),
+            Self::Share(None) => ("share", "a share of the fleet's limits"),
+            Self::Share(Some(_)) => ("store", "a share of the fleet's limits"),
         }
     }
 }
 
 impl fmt::Display for WaitCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Share(Some(fault)) => return write!(f, "a share of the fleet's limits: {fault}"),
-            Self::Share(None) => "a share of the fleet's limits",
-            Self::Readiness => "the inner service, such as a token",
-            Self::Rate => "the rate limit",
-            Self::InFlight => "another response body to end",
-            Self::Silence => "the end of the silence after a refusal",
-            Self::Pause => "the end of the pause after a 429",
-            Self::Connection => "a connection",
-            Self::Response => "a response",
-        })
+        f.write_str(self.texts().1)?;
+        match self {
+            Self::Share(Some(fault)) => write!(f, ": {fault}"),
+            _ => Ok(()),
+        }
     }
 }
 

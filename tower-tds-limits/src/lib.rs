@@ -84,7 +84,7 @@
 //!   something else, the rate stays lower, down to a sixth, unless an [`Outcome`] of your own tells them apart.
 //! - A sixth of the rate where even quick responses take so long that a tenth of the quota in flight
 //!   is less (above 600 ms), while refusals go on.
-//! - Several hosts behind one limiter. With [`Burst::Auto`], a quick response from one host counts
+//! - Several hosts behind one limiter. With [`Burst::Auto`], a response from one host counts
 //!   as evidence for requests to the other (546 of 100,000 were refused). Build one limiter per host.
 //! - Limits that several processes share: tower-tds-fleet divides them. Without it, give each
 //!   process its part of each quota, of the requests in flight, of the sockets, and of the ten

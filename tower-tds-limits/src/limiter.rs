@@ -37,13 +37,16 @@ pub struct Limiter {
 }
 
 /// One stack, and the limits that it shares with other stacks.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Stack {
     pub(crate) line: Line,
     pub(crate) account: Arc<Shared<Account>>,
     pub(crate) connections: Arc<Shared<Connections>>,
     pub(crate) limits: Arc<Limits>,
-    pub(crate) pause: Pause,
+    pub(crate) pause: Arc<Pause>,
+    /// Bounds of a layer's calls: see [`RequestLimitLayer`](crate::RequestLimitLayer).
+    pub(crate) max_waiting: usize,
+    pub(crate) answer: Option<Duration>,
 }
 
 /// State of a [`Limiter`].
@@ -111,7 +114,9 @@ impl Limiter {
                 account: Arc::new(Shared::new(Account::new(&limits))),
                 connections: Arc::new(Shared::new(Connections::new(&limits))),
                 limits: Arc::new(limits),
-                pause: Pause::default(),
+                pause: Arc::default(),
+                max_waiting: usize::MAX,
+                answer: None,
             }),
         }
     }
@@ -136,16 +141,15 @@ impl Limiter {
         self.another(Line::Front)
     }
 
-    /// Returns a handle with a pause of its own.
+    /// Returns a handle with a pause and bounds of its own.
     pub(crate) fn another(&self, line: Line) -> Self {
-        let stack = &self.stack;
         Self {
             stack: Arc::new(Stack {
                 line,
-                account: Arc::clone(&stack.account),
-                connections: Arc::clone(&stack.connections),
-                limits: Arc::clone(&stack.limits),
-                pause: Pause::default(),
+                pause: Arc::default(),
+                max_waiting: usize::MAX,
+                answer: None,
+                ..Stack::clone(&self.stack)
             }),
         }
     }

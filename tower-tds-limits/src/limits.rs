@@ -9,11 +9,12 @@ use std::{num::NonZeroU32, time::Duration};
 ///
 /// # Examples
 /// ```
-/// use std::num::NonZeroU32;
+/// use std::{num::NonZeroU32, time::Duration};
 /// use tower_tds_limits::{Limits, Quota};
 ///
 /// let five = NonZeroU32::new(5).expect("5 is not zero");
-/// let small_plan = Limits::default().also(Quota::per_minute(five));
+/// let five_a_minute = Quota::new(five, Duration::from_secs(60)).expect("a minute is an interval");
+/// let small_plan = Limits::default().also(five_a_minute);
 /// assert_eq!(small_plan.quotas().len(), 2);
 /// ```
 #[must_use]
@@ -58,9 +59,8 @@ pub enum Proof {
 /// use tower_tds_limits::Quota;
 ///
 /// let five = NonZeroU32::new(5).expect("5 is not zero");
-/// let plan = Quota::per_minute(five);
+/// let plan = Quota::new(five, Duration::from_secs(60)).expect("a minute is an interval");
 /// assert_eq!(plan.requests(), five);
-/// assert_eq!(plan.per(), Duration::from_secs(60));
 /// assert_eq!(Quota::new(five, Duration::ZERO), None);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,20 +85,21 @@ pub struct Quota {
 ///
 /// # Examples
 /// ```
-/// use tower_tds_limits::{Limits, Rules};
+/// use tower_tds_limits::{Burst, Limits, Rules};
 ///
 /// // This service is known to keep a sliding log.
 /// let limits = Limits::default().rules(Rules::window());
-/// # drop(limits);
+/// // And that one is nginx with `burst=20`.
+/// let nginx = Rules { bucket: Some(Burst::Of(20)), ..Rules::default() };
+/// # drop((limits, nginx));
 /// ```
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Rules {
-    /// Whether the limiter is safe against sliding-window counters.
-    pub(crate) counter: bool,
-    /// Burst of the leaky buckets that the limiter is safe against, if any.
-    pub(crate) bucket: Option<Burst>,
+    /// Whether the limiter is safe against sliding-window counters, at any alignment of their windows.
+    pub counter: bool,
+    /// Burst of the leaky buckets that the limiter is safe against, if any: those with at least this one.
+    pub bucket: Option<Burst>,
 }
 
 /// How many requests beyond its steady rate a leaky bucket takes at once.
@@ -111,7 +112,7 @@ pub enum Burst {
     Of(u32),
     /// As many as the quota allows in 180 ms, and at least nine; your safety rests on evidence.
     ///
-    /// Quick responses free the places of the requests that were granted before them, so slow calls
+    /// Responses free the places of the requests that were granted before them, so slow calls
     /// cost the others nothing. Up to 50 a second the burst is nine, and a bucket of ten may refuse
     /// only if the network stalls for longer than three seconds, or in one direction. Above 50 a
     /// second, use [`Of`](Self::Of) if your service's bucket may be smaller: at 1,000 a second,
@@ -305,15 +306,6 @@ impl Quota {
         }
     }
 
-    /// Allows `requests` in any minute.
-    #[must_use]
-    pub const fn per_minute(requests: NonZeroU32) -> Self {
-        Self {
-            requests,
-            per: Duration::from_secs(60),
-        }
-    }
-
     /// Returns the number of requests that an interval allows.
     #[must_use]
     pub const fn requests(&self) -> NonZeroU32 {
@@ -351,24 +343,15 @@ impl Rules {
             bucket: None,
         }
     }
-
-    /// Adds safety against sliding-window counters, at any alignment of their windows.
-    pub const fn counter(mut self) -> Self {
-        self.counter = true;
-        self
-    }
-
-    /// Adds safety against leaky buckets with a burst of at least `burst`.
-    pub const fn bucket(mut self, burst: Burst) -> Self {
-        self.bucket = Some(burst);
-        self
-    }
 }
 
 /// All three rules, with an automatic burst.
 impl Default for Rules {
     fn default() -> Self {
-        Self::window().counter().bucket(Burst::Auto)
+        Self {
+            counter: true,
+            bucket: Some(Burst::Auto),
+        }
     }
 }
 

@@ -16,10 +16,7 @@ use http_body::Body;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use self::{
-    future::{ResponseFuture, Settings},
-    permit::PermitBody,
-};
+use self::{future::ResponseFuture, permit::PermitBody};
 use crate::{
     error::{BoxError, Error},
     limiter::Limiter,
@@ -42,7 +39,7 @@ use crate::{
 #[must_use]
 #[derive(Debug, Clone)]
 pub struct RequestLimitLayer {
-    settings: Arc<Settings>,
+    limiter: Limiter,
 }
 
 /// Keeps requests inside a [`Limiter`](crate::Limiter)'s limits.
@@ -123,7 +120,7 @@ pub struct RequestLimitLayer {
 #[derive(Debug, Clone)]
 pub struct RequestLimit<S> {
     inner: S,
-    settings: Arc<Settings>,
+    limiter: Limiter,
 }
 
 // === impl RequestLimitLayer ===
@@ -133,11 +130,7 @@ impl RequestLimitLayer {
     /// those of other layers do not.
     pub fn new(limiter: Limiter) -> Self {
         Self {
-            settings: Arc::new(Settings {
-                limiter: limiter.another(limiter.stack.line),
-                max_waiting: usize::MAX,
-                answer: None,
-            }),
+            limiter: limiter.another(limiter.stack.line),
         }
     }
 
@@ -145,7 +138,7 @@ impl RequestLimitLayer {
     /// layer's services after a 429.
     #[must_use]
     pub fn limiter(&self) -> &Limiter {
-        &self.settings.limiter
+        &self.limiter
     }
 
     /// Rejects calls while `calls` others wait; by default any number may wait. With zero, a call
@@ -174,7 +167,7 @@ impl RequestLimitLayer {
     /// # }
     /// ```
     pub fn max_waiting(mut self, calls: usize) -> Self {
-        Arc::make_mut(&mut self.settings).max_waiting = calls;
+        Arc::make_mut(&mut self.limiter.stack).max_waiting = calls;
         self
     }
 
@@ -189,7 +182,7 @@ impl RequestLimitLayer {
     /// A call that this ends is dropped and not completed: its connection ends at once, so the permit
     /// of a socket that died is back after 30 s.
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
-        Arc::make_mut(&mut self.settings).answer = Some(timeout);
+        Arc::make_mut(&mut self.limiter.stack).answer = Some(timeout);
         self
     }
 }
@@ -200,7 +193,7 @@ impl<S> Layer<S> for RequestLimitLayer {
     fn layer(&self, inner: S) -> Self::Service {
         RequestLimit {
             inner,
-            settings: Arc::clone(&self.settings),
+            limiter: self.limiter.clone(),
         }
     }
 }
@@ -224,7 +217,7 @@ where
 
     #[inline]
     fn call(&mut self, request: Request<R>) -> Self::Future {
-        ResponseFuture::new(self.inner.clone(), request, &self.settings)
+        ResponseFuture::new(self.inner.clone(), request, &self.limiter.stack)
     }
 }
 

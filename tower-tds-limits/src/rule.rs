@@ -6,10 +6,9 @@
 //! request whenever it really counted.
 
 mod bucket;
-mod counter;
 mod window;
 
-use self::{bucket::Bucket, counter::Counter, window::Window};
+use self::{bucket::Bucket, window::Window};
 use crate::{
     account::reactions::Pace,
     clock::Tick,
@@ -20,7 +19,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct QuotaRules {
     window: Window,
-    counter: Option<Counter>,
+    /// Whether the sums of counters have to fit.
+    counter: bool,
     bucket: Option<Bucket>,
 }
 
@@ -31,7 +31,7 @@ impl QuotaRules {
     pub(crate) fn new(quota: Quota, rules: Rules) -> Self {
         Self {
             window: Window::new(quota),
-            counter: rules.counter.then(Counter::new),
+            counter: rules.counter,
             bucket: rules.bucket.map(|burst| Bucket::new(quota, burst)),
         }
     }
@@ -57,32 +57,19 @@ impl QuotaRules {
         });
     }
 
-    /// Advances the rules to `now`.
-    #[inline]
-    pub(crate) fn advance(&mut self, now: Tick) {
-        self.window.advance(now);
-    }
-
     /// Returns the first time at which one more may be granted: [`Tick::NEVER`] while it depends on an
     /// event.
     #[inline]
-    pub(crate) fn opens_at(&mut self, seen: Tick) -> Tick {
-        let window = self.window.opens_at();
-        if window == Tick::NEVER {
-            return window;
+    pub(crate) fn opens_at(&self, now: Tick) -> Tick {
+        let mut opens = self.window.opens_at();
+        if opens == Tick::NEVER {
+            return opens;
         }
-        let counter = self.counter.as_mut();
-        let counter = counter.map_or(Tick::ZERO, |counter| counter.opens_at(&self.window, seen));
+        if self.counter {
+            opens = opens.max(self.window.counter_opens_at(now));
+        }
         let bucket = self.bucket.as_ref();
-        let bucket = bucket.map_or(Tick::ZERO, |bucket| bucket.opens_at(seen));
-        window.max(counter).max(bucket)
-    }
-
-    /// When a bucket allows another probe after `seen`, if no response comes. It is of use while the window has room.
-    pub(crate) fn probes_at(&self, seen: Tick) -> Tick {
-        let has_room = self.window.opens_at() < Tick::NEVER;
-        let bucket = self.bucket.as_ref().filter(|_| has_room);
-        bucket.map_or(Tick::NEVER, |bucket| bucket.probes_at(seen))
+        bucket.map_or(opens, |bucket| bucket.opens_at(now).max(opens))
     }
 
     #[inline]
@@ -93,21 +80,16 @@ impl QuotaRules {
         }
     }
 
-    /// Records the proof that a request was counted no later than `at`. Proofs come in order.
+    /// Records the proof that a request was counted no later than `at`. Proofs come in order. If it
+    /// `is_evidence`, it is a response, which says something about earlier requests as well.
     #[inline]
-    pub(crate) fn prove(&mut self, at: Tick, granted: Tick) {
+    pub(crate) fn prove(&mut self, at: Tick, granted: Tick, is_evidence: bool) {
         self.window.prove(at);
         if let Some(bucket) = &mut self.bucket {
             bucket.prove(at, granted);
-        }
-    }
-
-    /// Uses the response at `now` to a request granted at `granted` as evidence about earlier
-    /// requests.
-    #[inline]
-    pub(crate) fn take_evidence(&mut self, now: Tick, granted: Tick) {
-        if let Some(bucket) = &mut self.bucket {
-            bucket.take_evidence(now, granted);
+            if is_evidence {
+                bucket.take_evidence(at, granted);
+            }
         }
     }
 
@@ -122,16 +104,18 @@ impl QuotaRules {
     /// Returns the smallest quota and the smallest number of places that hold all requests sent so
     /// far.
     pub(crate) fn held(&self, now: Tick) -> (u64, u64) {
-        let counted = |_: &Counter| counter::largest_sum(&self.window, now);
-        let counted = self.counter.as_ref().map_or(0, counted);
+        let mut requests = self.window.live(now);
+        if self.counter {
+            requests = requests.max(self.window.largest_sum(now));
+        }
         let bucket = self.bucket.as_ref();
         let (rate, places) = bucket.map_or((0, 0), |bucket| bucket.held(now));
-        (self.window.live().max(counted).max(rate), places)
+        (requests.max(rate), places)
     }
 
-    /// Permits that were live at the last event.
-    pub(crate) fn live(&self) -> u64 {
-        self.window.live()
+    /// Permits that are live at `now`.
+    pub(crate) fn live(&self, now: Tick) -> u64 {
+        self.window.live(now)
     }
 }
 

@@ -2,8 +2,7 @@
 //! waiters that are not polled.
 //!
 //! ```text
-//! waiter.rs   one waiter
-//! shared.rs   the limit and its queue, under one lock
+//! shared.rs   the limit and its queue, under one lock, and a waiter
 //! queue.rs    the order of the waiters and whose turn it is: arithmetic on `now`
 //! timer.rs    the task that wakes the next waiter when the limit opens by time alone
 //! ```
@@ -11,7 +10,6 @@
 mod queue;
 pub(crate) mod shared;
 mod timer;
-pub(crate) mod waiter;
 
 use std::{sync, time::Duration};
 

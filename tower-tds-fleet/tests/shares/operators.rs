@@ -79,7 +79,7 @@ async fn member_with_other_quotas_is_refused_and_the_first_continues() {
     let one = Limiter::new(Limits::default());
     let first = Fleet::join(store.client(), "test", ANYWHERE, &one).unwrap();
     first.ready().await.unwrap();
-    let quota = Quota::per_minute(NonZeroU32::MIN);
+    let quota = Quota::new(NonZeroU32::MIN, Duration::from_secs(60)).expect("a minute");
     let other = Limiter::new(Limits::default().also(quota));
     let second = Fleet::join(store.client(), "test", ANYWHERE, &other).unwrap();
     let error = second.ready().await.unwrap_err();

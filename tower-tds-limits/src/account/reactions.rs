@@ -37,7 +37,7 @@ pub(crate) const fn is_within(outcome: Outcome) -> bool {
 /// Everything that is closed for a time.
 #[derive(Debug, Default)]
 pub(crate) struct Reactions {
-    silent_until: Tick,
+    pub(super) silent_until: Tick,
     /// What 423s have lowered: first the burst, then the rate.
     rate: Lowered,
     /// What 416s have lowered: the limit of sockets.
@@ -126,11 +126,6 @@ impl Reactions {
             at_once: (whole.get() / 10).max(LEAST),
         };
         (left, Some(pace))
-    }
-
-    /// Returns the end of the silence, if it is after `now`.
-    pub(crate) fn silence(&self, now: Tick) -> Option<Tick> {
-        Some(self.silent_until).filter(|until| now < *until)
     }
 
     /// Ends the share at `ends`. Until then requests close their sockets if too many are open.

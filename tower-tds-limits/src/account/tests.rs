@@ -182,7 +182,7 @@ fn counted_of(
             };
         }
         grants.push(granted(&mut account, start + now));
-        live = live.max(account.rules[0].live());
+        live = live.max(account.rules[0].live(account.seen));
         let (there, back) = delays(&mut rng, now);
         counted.push(now + there);
         answers.push(Reverse((now + there + back, grants.len() - 1)));

@@ -8,10 +8,6 @@ use crate::{clock::nanos, wait::Deadline};
 #[derive(Debug, Default)]
 pub(super) struct Times([Option<Usual>; OCTAVES]);
 
-/// Number of an octave of deadlines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Octave(u8);
-
 /// Mean and deviation of recent times, as in TCP's retransmission timer (RFC 6298).
 #[derive(Debug, Clone, Copy)]
 struct Usual {
@@ -23,9 +19,9 @@ struct Usual {
 
 impl Times {
     #[inline]
-    pub(super) fn learn(&mut self, octave: Octave, took: u64) {
+    pub(super) fn learn(&mut self, octave: u8, took: u64) {
         let took = took.min(LONGEST);
-        if let Some(usual) = self.0.get_mut(usize::from(octave.0)) {
+        if let Some(usual) = self.0.get_mut(usize::from(octave)) {
             // A deviation of a half, as in TCP, would reject whole deadlines after one response.
             let (mean, deviation) = (took, took / 24);
             usual.get_or_insert(Usual { mean, deviation }).learn(took);
@@ -33,22 +29,18 @@ impl Times {
     }
 
     /// Returns the usual time, if there was a call.
-    pub(super) fn usual(&self, octave: Octave) -> Option<Duration> {
-        let usual = (*self.0.get(usize::from(octave.0))?)?;
+    pub(super) fn usual(&self, octave: u8) -> Option<Duration> {
+        let usual = (*self.0.get(usize::from(octave))?)?;
         Some(Duration::from_nanos(usual.mean + 4 * usual.deviation) + TICKS)
     }
 }
 
-// === impl Octave ===
-
-impl Octave {
-    /// Returns the octave of a deadline. A call without one is ordered as if it had a minute.
-    #[inline]
-    pub(super) fn of(deadline: Option<&Deadline>) -> Self {
-        let whole = deadline.map_or(MINUTE, |deadline| nanos(deadline.whole));
-        let octave = (whole / MILLISECOND).checked_ilog2().unwrap_or_default();
-        Self(u8::try_from(octave).unwrap_or(u8::MAX).min(LAST))
-    }
+/// Returns the octave of a deadline. A call without one is ordered as if it had a minute.
+#[inline]
+pub(super) fn octave(deadline: Option<&Deadline>) -> u8 {
+    let whole = deadline.map_or(MINUTE, |deadline| nanos(deadline.whole));
+    let octave = (whole / MILLISECOND).checked_ilog2().unwrap_or_default();
+    u8::try_from(octave).map_or(LAST, |octave| octave.min(LAST))
 }
 
 // === impl Usual ===

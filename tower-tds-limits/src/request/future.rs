@@ -23,20 +23,12 @@ use super::{
     sent::SentCall,
 };
 use crate::{
-    account::Account,
-    clock::{self, earlier, poll_timer},
+    account::{Account, Granted},
+    clock::{self, poll_timer},
     error::{BoxError, Error, Kind, WaitCause},
-    limiter::Limiter,
-    wait::{Bounds, Deadline, Denial, waiter::Waiter},
+    limiter::Stack,
+    wait::{Bounds, Deadline, Denial, shared::Waiter},
 };
-
-/// Settings that all services of a layer share.
-#[derive(Debug, Clone)]
-pub(super) struct Settings {
-    pub(super) limiter: Limiter,
-    pub(super) max_waiting: usize,
-    pub(super) answer: Option<Duration>,
-}
 
 /// Response future of [`RequestLimit`](crate::RequestLimit).
 ///
@@ -44,7 +36,8 @@ pub(super) struct Settings {
 /// See [`RequestLimit`](crate::RequestLimit).
 pub struct ResponseFuture<S: Service<Request<R>>, R> {
     state: State<S, R>,
-    settings: Arc<Settings>,
+    /// Moves to the permit.
+    stack: Option<Arc<Stack>>,
     /// Timer of the next bound, created when the call first waits.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -84,8 +77,7 @@ type Obstacle = Option<(WaitCause, Option<Instant>)>;
 
 impl<S: Service<Request<R>>, R> ResponseFuture<S, R> {
     #[inline]
-    pub(super) fn new(inner: S, request: Request<R>, settings: &Arc<Settings>) -> Self {
-        let stack = &settings.limiter.stack;
+    pub(super) fn new(inner: S, request: Request<R>, stack: &Arc<Stack>) -> Self {
         Self {
             state: State::Waiting(Waiting {
                 inner,
@@ -93,7 +85,7 @@ impl<S: Service<Request<R>>, R> ResponseFuture<S, R> {
                 waiter: Waiter::new(&stack.account, stack.line),
                 wait: Wait(None),
             }),
-            settings: Arc::clone(settings),
+            stack: Some(Arc::clone(stack)),
             timer: None,
         }
     }
@@ -114,17 +106,21 @@ where
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let settings = &*this.settings;
         loop {
             match &mut this.state {
-                State::Waiting(call) if call.request.is_some() => {
+                State::Waiting(call) => {
+                    // A call whose sending panicked has none left.
+                    let Some(stack) = &this.stack else {
+                        return Poll::Pending;
+                    };
                     let now = clock::now();
-                    let bounds = call.bounds(settings, now);
+                    let bounds = call.bounds(stack, now);
                     let deadline = bounds.deadline.map(|deadline| deadline.at);
-                    match call.poll(cx, now, settings, &bounds) {
-                        Poll::Ready(Ok(permit)) => {
-                            if let Some(sent) = call.send(permit, now, deadline) {
-                                this.state = State::Sent(sent);
+                    match call.poll(cx, now, stack, &bounds) {
+                        Poll::Ready(Ok(grant)) => {
+                            if let Some(stack) = this.stack.take() {
+                                let permit = RequestPermit::new(stack, grant, now);
+                                this.state = call.send(permit, now, deadline);
                             }
                         }
                         Poll::Ready(Err(error)) => {
@@ -132,14 +128,13 @@ where
                             return Poll::Ready(Err(error));
                         }
                         Poll::Pending => {
-                            let ends = earlier(call.wait.ends(), deadline);
+                            let ends = [call.wait.ends(), deadline];
                             ready!(poll_timer(&mut this.timer, ends, cx));
                         }
                     }
                 }
-                State::Sent(call) => return call.poll(cx, settings.answer, &mut this.timer),
-                // A call whose sending panicked has no request left.
-                State::Waiting(_) | State::Done => return Poll::Pending,
+                State::Sent(call) => return call.poll(cx, &mut this.timer),
+                State::Done => return Poll::Pending,
             }
         }
     }
@@ -160,14 +155,13 @@ impl<S, R> Waiting<S, R> {
         &mut self,
         cx: &mut Context<'_>,
         now: Instant,
-        settings: &Settings,
+        stack: &Stack,
         bounds: &Bounds,
-    ) -> Poll<Result<RequestPermit, Error>>
+    ) -> Poll<Result<Granted, Error>>
     where
         S: Service<Request<R>>,
         S::Error: Into<BoxError>,
     {
-        let stack = &settings.limiter.stack;
         let deadline = bounds.deadline.map(|deadline| deadline.at);
         if deadline.is_some_and(|deadline| deadline <= now) {
             let (cause, _) = match &self.wait.0 {
@@ -178,24 +172,24 @@ impl<S, R> Waiting<S, R> {
             return Poll::Ready(Err(error));
         }
         let obstacle = match self.inner.poll_ready(cx) {
-            Poll::Ready(Ok(())) => stack.pause.at(now).map(|pause| {
-                let until = pause.until();
-                if pause.is_long(now) {
-                    return Err((Kind::Rejected, pause.left(now)));
-                }
-                if deadline.is_some_and(|ends| ends <= until) {
-                    return Err((Kind::Hopeless, pause.left(now)));
-                }
-                Ok((WaitCause::Pause, Some(until)))
-            }),
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::below(error))),
-            Poll::Pending => Some(Ok((WaitCause::Readiness, None))),
-        };
-        let obstacle = match obstacle.transpose() {
-            Ok(obstacle) => obstacle,
-            Err((kind, left)) => {
-                return Poll::Ready(Err(Error::new(kind, WaitCause::Pause, Some(left))));
-            }
+            Poll::Pending => Some((WaitCause::Readiness, None)),
+            Poll::Ready(Ok(())) => match stack.pause.at(now) {
+                None => None,
+                Some(pause) => {
+                    let until = pause.until();
+                    let kind = match deadline {
+                        _ if pause.is_long(now) => Some(Kind::Rejected),
+                        Some(ends) if ends <= until => Some(Kind::Hopeless),
+                        _ => None,
+                    };
+                    if let Some(kind) = kind {
+                        let left = Some(pause.left(now));
+                        return Poll::Ready(Err(Error::new(kind, WaitCause::Pause, left)));
+                    }
+                    Some((WaitCause::Pause, Some(until)))
+                }
+            },
         };
         let passed = if obstacle.is_none() {
             self.waiter.poll_pass(cx, now, bounds)
@@ -207,9 +201,7 @@ impl<S, R> Waiting<S, R> {
             }
         };
         match passed {
-            Poll::Ready(Ok(grant)) => {
-                return Poll::Ready(Ok(RequestPermit::new(stack, grant, now)));
-            }
+            Poll::Ready(Ok(grant)) => return Poll::Ready(Ok(grant)),
             Poll::Ready(Err(denial)) => {
                 let (cause, left) = self.reason(obstacle, now);
                 return Poll::Ready(Err(match denial {
@@ -238,27 +230,28 @@ impl<S, R> Waiting<S, R> {
         permit: RequestPermit,
         now: Instant,
         deadline: Option<Instant>,
-    ) -> Option<SentCall<S::Future>>
+    ) -> State<S, R>
     where
         S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError> + 'static>,
         S::Future: Send + 'static,
         B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
     {
-        let request = self.request.as_mut()?;
+        let Some(mut request) = self.request.take() else {
+            return State::Done;
+        };
         if permit.grant.closes_socket {
             // Ends the connection with this response (RFC 9112, section 9.6).
             let close = HeaderValue::from_static("close");
             request.headers_mut().insert(CONNECTION, close);
         }
         let hand_over = HandOver::insert(request.extensions_mut());
-        // No request is left if an earlier `call` panicked.
-        let response = self.inner.call(self.request.take()?);
-        Some(SentCall::new(response, permit, hand_over, now, deadline))
+        let response = self.inner.call(request);
+        State::Sent(SentCall::new(response, permit, hand_over, now, deadline))
     }
 
     /// Returns the bounds of the wait.
     #[inline]
-    fn bounds(&self, settings: &Settings, now: Instant) -> Bounds {
+    fn bounds(&self, stack: &Stack, now: Instant) -> Bounds {
         let extensions = self.request.as_ref().map(Request::extensions);
         let deadline = extensions.and_then(|extensions| {
             let at = Instant::from_std(DeadlineAt::of(extensions)?);
@@ -269,7 +262,7 @@ impl<S, R> Waiting<S, R> {
             })
         });
         Bounds {
-            most_waiting: settings.max_waiting,
+            most_waiting: stack.max_waiting,
             deadline,
         }
     }
@@ -307,7 +300,7 @@ impl Drop for Wait {
         let Some(wait) = &self.0 else {
             return;
         };
-        let (cause, waited) = (wait.cause.as_str(), self.length(clock::now()));
+        let (cause, waited) = (wait.cause.texts().0, self.length(clock::now()));
         let span = Span::current();
         if !span.is_none() {
             span.record(WAIT_CAUSE_FIELD, cause);
@@ -318,7 +311,7 @@ impl Drop for Wait {
     }
 }
 
-/// Field of the current span that holds the [cause](WaitCause::as_str) of a call's last wait.
+/// Field of the current span that holds the [cause](WaitCause::texts) of a call's last wait.
 const WAIT_CAUSE_FIELD: &str = "tds.wait.cause";
 
 /// Field of the current span that holds the length of a call's last wait, in seconds.

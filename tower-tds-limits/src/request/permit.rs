@@ -4,7 +4,7 @@ use std::{
     mem,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -23,7 +23,7 @@ use crate::{
 /// Permit of one sent request. Its methods and its drop record each stage in the account once.
 #[derive(Debug)]
 pub(crate) struct RequestPermit {
-    stack: Arc<Stack>,
+    pub(super) stack: Arc<Stack>,
     pub(super) grant: Granted,
     stage: Stage,
     /// Time that the service took so far, in nanoseconds: until the head, and while the body was
@@ -68,9 +68,9 @@ pin_project! {
 
 impl RequestPermit {
     #[inline]
-    pub(super) fn new(stack: &Arc<Stack>, grant: Granted, now: Instant) -> Self {
+    pub(super) fn new(stack: Arc<Stack>, grant: Granted, now: Instant) -> Self {
         Self {
-            stack: Arc::clone(stack),
+            stack,
             grant,
             stage: Stage::Sent,
             took: 0,
@@ -125,9 +125,10 @@ impl RequestPermit {
             Stage::Proven if !is_timed => return self.stack.account.update(Account::end),
             Stage::Sent | Stage::Proven => {}
         }
-        self.time(false, clock::now);
+        let now = clock::now();
+        self.time(false, || now);
         let (took, after) = (self.took, self.lost_after());
-        self.stack.account.update_now(|account, now| {
+        self.stack.account.update(|account| {
             if is_timed {
                 account.learn(now, grant, took, !whole);
             }
@@ -164,7 +165,6 @@ impl RequestPermit {
     #[inline]
     fn prove_by_head(&mut self, outcome: Outcome, is_whole: bool) {
         let grant = self.grant;
-        // The clock is read before the lock, which is then held for half as long.
         let now = clock::now();
         if !is_within(outcome) || self.stack.pause.is_set() {
             self.react(now, outcome);
@@ -241,21 +241,22 @@ impl<B: Body> Body for PermitBody<B> {
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let mut this = self.project();
         let polled = this.inner.as_mut().poll_frame(cx);
-        if let Some(permit) = this.permit.as_mut() {
+        let is_whole = match &polled {
+            Poll::Ready(None) => true,
+            Poll::Ready(Some(Ok(_))) => this.inner.is_end_stream(),
+            // If a body breaks off, the service may not have finished the request.
+            Poll::Ready(Some(Err(_))) => {
+                drop(this.permit.take());
+                false
+            }
+            Poll::Pending => false,
+        };
+        if is_whole && let Some(mut permit) = this.permit.take() {
+            permit.finish(true);
+        } else if let Some(permit) = this.permit {
             permit.time(polled.is_pending(), clock::now);
         }
-        let frame = ready!(polled);
-        match &frame {
-            Some(Ok(_)) if !this.inner.is_end_stream() => return Poll::Ready(frame),
-            Some(Ok(_)) | None => {
-                if let Some(mut permit) = this.permit.take() {
-                    permit.finish(true);
-                }
-            }
-            // If a body breaks off, the service may not have finished the request.
-            Some(Err(_)) => drop(this.permit.take()),
-        }
-        Poll::Ready(frame)
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

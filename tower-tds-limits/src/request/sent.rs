@@ -18,13 +18,11 @@ use tokio::{
     runtime::Handle,
     time::{Instant, Sleep, timeout_at},
 };
-#[cfg(feature = "connect")]
-use tower_tds_outcome::{Cause, chain};
-use tower_tds_outcome::{HandOver, Handed, Outcome};
+use tower_tds_outcome::{Cause, HandOver, Handed, Outcome, chain};
 
 use super::permit::{PermitBody, RequestPermit};
 use crate::{
-    clock::{self, earlier, poll_timer},
+    clock::{self, poll_timer},
     error::{BoxError, Error, Kind, WaitCause},
 };
 
@@ -84,7 +82,6 @@ impl<F> SentCall<F> {
     pub(super) fn poll<B, E>(
         &mut self,
         cx: &mut Context<'_>,
-        answer: Option<Duration>,
         timer: &mut Option<Pin<Box<Sleep>>>,
     ) -> Poll<Result<Response<PermitBody<B>>, Error>>
     where
@@ -99,6 +96,7 @@ impl<F> SentCall<F> {
         let Some(rest) = &mut self.rest else {
             return Poll::Pending;
         };
+        let answer = rest.permit.stack.answer;
         if may_send
             && let Poll::Ready(response) = rest.response.as_mut().poll(cx)
             && let Some(rest) = self.rest.take()
@@ -106,7 +104,7 @@ impl<F> SentCall<F> {
             return Poll::Ready(rest.received(response));
         }
         let answer = answer.and_then(|answer| self.sent_at().checked_add(answer));
-        ready!(poll_timer(timer, earlier(answer, self.deadline), cx));
+        ready!(poll_timer(timer, [answer, self.deadline], cx));
         let now = clock::now();
         let waited = now.saturating_duration_since(self.called_at);
         let kind = if self.deadline.is_some_and(|ends| ends <= now) {
@@ -243,27 +241,23 @@ where
 }
 
 /// Reads an error: the outcome that it carries, or that of an error of hyper-util.
-#[cfg(feature = "connect")]
 #[cold]
 fn of_error(error: &(dyn error::Error + 'static)) -> Outcome {
-    let known = chain(error).find_map(|link| match link.downcast_ref::<Cause>() {
-        Some(_) => Outcome::of_error(link),
+    let known = chain(error).find_map(|link| {
         // Once there was a connection, no source can show that nothing was sent on it.
-        None => link
-            .downcast_ref::<legacy::Error>()
-            .map(|error| match error.is_connect() {
-                true => Outcome::Unsent,
-                false => Outcome::Lost,
-            }),
+        #[cfg(feature = "connect")]
+        if let Some(error) = link.downcast_ref::<legacy::Error>() {
+            let is_unsent = error.is_connect();
+            return Some(if is_unsent {
+                Outcome::Unsent
+            } else {
+                Outcome::Lost
+            });
+        }
+        let is_carried = link.is::<Cause>();
+        is_carried.then(|| Outcome::of_error(link)).flatten()
     });
     known.unwrap_or(Outcome::Lost)
-}
-
-/// Reads an error: the outcome that it carries.
-#[cfg(not(feature = "connect"))]
-#[cold]
-fn of_error(error: &(dyn error::Error + 'static)) -> Outcome {
-    Outcome::of_error(error).unwrap_or(Outcome::Lost)
 }
 
 /// Longest completion of a call, unless [`Limits::lost_after`](crate::Limits::lost_after) is shorter:

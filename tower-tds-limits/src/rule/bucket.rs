@@ -13,8 +13,8 @@ use crate::{
 /// Its level is highest if each request fell as late as possible: a proven one at its proof, an unproven
 /// one now. If one more request fits at that level, it fits whenever the service really counts.
 ///
-/// With an automatic burst, evidence counts too. A quick response shows that the network works, so the
-/// requests granted a [margin](Times::margin) before it have been counted, and fall at that response.
+/// With an automatic burst, evidence counts too. A response shows that the network works, so the
+/// requests granted a [`MARGIN`] before it have been counted, and fall at that response.
 /// Time alone is no evidence: until a response comes, all requests since the last one keep their places.
 /// One more request may be sent as a probe, because a bucket of ten takes eleven. If the probe is
 /// answered, the network works and only the earlier calls are slow.
@@ -42,25 +42,9 @@ pub(crate) struct Bucket {
     /// When all fallen requests will have drained.
     empty_at: Tick,
     /// Unproven requests without evidence that they were counted, in the order of their grants.
-    unseen: VecDeque<Granted>,
-    /// Number of these requests.
-    unseen_count: u64,
-    times: Times,
-}
-
-/// Requests that were granted at one time.
-#[derive(Debug, Clone, Copy)]
-struct Granted {
-    at: Tick,
-    count: u64,
-}
-
-/// Response times of the current [`SPAN`] of responses and of the one before: shortest and longest.
-#[derive(Debug, Clone, Copy)]
-struct Times {
-    shortest: (u64, u64),
-    longest: (u64, u64),
-    left: u32,
+    unseen: VecDeque<Tick>,
+    /// Shortest response time of late, which each response forgets by a [part](FORGETS).
+    shortest: u64,
 }
 
 // === impl Bucket ===
@@ -78,8 +62,7 @@ impl Bucket {
             unproven: 0,
             empty_at: Tick::ZERO,
             unseen: VecDeque::new(),
-            unseen_count: 0,
-            times: Times::new(),
+            shortest: u64::MAX,
         }
     }
 
@@ -112,15 +95,18 @@ impl Bucket {
         self.gap = pace.map_or(0, |pace| pace.gap);
     }
 
-    /// Returns the first time at which one more may be granted: [`Tick::NEVER`] while that depends on
-    /// a response or a probe.
+    /// Returns the first time at which one more may be granted, or, under an automatic burst, one more
+    /// probe without a response: [`Tick::NEVER`] while that depends on a response.
     #[inline]
     pub(crate) fn opens_at(&self, now: Tick) -> Tick {
         let oldest = self.unseen.front().filter(|_| self.burst == Burst::Auto);
-        let probes = oldest.map_or(0, |oldest| probed(now.since(oldest.at)).0);
+        let (probes, next) = oldest.map_or((0, Tick::NEVER), |oldest| {
+            let (probes, age) = probed(now.since(*oldest));
+            (probes, oldest.plus(age))
+        });
         let most = self.most.min(self.places.saturating_sub(1));
         let Some(room) = (self.at_once + probes).min(most).checked_sub(self.taken()) else {
-            return Tick::NEVER;
+            return next;
         };
         let drained = |room| self.empty_at.minus(self.interval.saturating_mul(room));
         let opens_at = drained(room).max(self.last.plus(self.gap));
@@ -137,27 +123,15 @@ impl Bucket {
     fn spreads_at(&self) -> Option<Tick> {
         let is_share = self.burst == Burst::Auto && self.places <= self.most;
         let last = self.unseen.back().filter(|_| is_share)?;
-        let shortest = self.times.known_shortest()?;
-        Some(last.at.plus((shortest / (self.unproven + 1)).min(LONG)))
-    }
-
-    /// When an automatic burst allows one more probe after `now` without a response.
-    pub(crate) fn probes_at(&self, now: Tick) -> Tick {
-        match self.unseen.front().filter(|_| self.burst == Burst::Auto) {
-            Some(oldest) => oldest.at.plus(probed(now.since(oldest.at)).1),
-            None => Tick::NEVER,
-        }
+        let apart = self.shortest / (self.unproven + 1);
+        (self.shortest < u64::MAX).then(|| last.plus(apart.min(LONG)))
     }
 
     #[inline]
     pub(crate) fn grant(&mut self, now: Tick) {
         self.last = now;
         self.unproven += 1;
-        self.unseen_count += 1;
-        match self.unseen.back_mut() {
-            Some(last) if last.at == now => last.count += 1,
-            Some(_) | None => self.unseen.push_back(Granted { at: now, count: 1 }),
-        }
+        self.unseen.push_back(now);
     }
 
     /// Records the proof that a request granted at `granted` was counted no later than `at`.
@@ -172,20 +146,13 @@ impl Bucket {
     /// Takes the response at `now` to a request granted at `granted` as evidence about earlier ones.
     #[inline]
     pub(crate) fn take_evidence(&mut self, now: Tick, granted: Tick) {
-        let took = now.since(granted);
-        self.times.learn(took);
-        if took > self.times.shortest().saturating_mul(QUICK) {
-            return;
-        }
-        let before = now.minus(self.times.margin());
-        while let Some(oldest) = self.unseen.front()
-            && oldest.at <= before
-        {
-            let count = oldest.count;
-            self.unseen_count -= count;
+        let shortest = self.shortest.saturating_add(self.shortest / FORGETS);
+        self.shortest = shortest.min(now.since(granted));
+        let before = now.minus(MARGIN);
+        while self.unseen.front().is_some_and(|oldest| *oldest <= before) {
             self.unseen.pop_front();
             if self.burst == Burst::Auto {
-                (0..count).for_each(|_| self.fall(now));
+                self.fall(now);
             }
         }
     }
@@ -208,7 +175,7 @@ impl Bucket {
     fn taken(&self) -> u64 {
         match self.burst {
             Burst::Of(_) => self.unproven,
-            Burst::Auto => self.unseen_count,
+            Burst::Auto => u64::try_from(self.unseen.len()).unwrap_or(u64::MAX),
         }
     }
 
@@ -226,65 +193,12 @@ impl Bucket {
     #[inline]
     pub(crate) fn withdraw(&mut self, granted: Tick) -> bool {
         self.unproven = self.unproven.saturating_sub(1);
-        let place = self.unseen.partition_point(|unseen| unseen.at < granted);
-        let unseen = self.unseen.get_mut(place);
-        let Some(unseen) = unseen.filter(|unseen| unseen.at == granted && unseen.count > 0) else {
-            return false;
-        };
-        unseen.count -= 1;
-        self.unseen_count -= 1;
-        while self.unseen.front().is_some_and(|first| first.count == 0) {
-            self.unseen.pop_front();
+        let place = self.unseen.partition_point(|unseen| *unseen < granted);
+        let is_unseen = self.unseen.get(place) == Some(&granted);
+        if is_unseen {
+            self.unseen.remove(place);
         }
-        while self.unseen.back().is_some_and(|last| last.count == 0) {
-            self.unseen.pop_back();
-        }
-        true
-    }
-}
-
-// === impl Times ===
-
-impl Times {
-    const fn new() -> Self {
-        Self {
-            shortest: (u64::MAX, u64::MAX),
-            longest: (0, 0),
-            left: SPAN,
-        }
-    }
-
-    #[inline]
-    fn learn(&mut self, took: u64) {
-        self.shortest.0 = self.shortest.0.min(took);
-        self.longest.0 = self.longest.0.max(took);
-        self.left -= 1;
-        if self.left == 0 {
-            self.shortest = (u64::MAX, self.shortest.0);
-            self.longest = (0, self.longest.0);
-            self.left = SPAN;
-        }
-    }
-
-    /// Returns the shortest time, if there was a response.
-    #[inline]
-    fn known_shortest(&self) -> Option<u64> {
-        Some(self.shortest()).filter(|shortest| *shortest < u64::MAX)
-    }
-
-    #[inline]
-    fn shortest(&self) -> u64 {
-        self.shortest.0.min(self.shortest.1)
-    }
-
-    /// Returns the bound of the one-way time: a request that was granted this long before a response was
-    /// counted before that response. Out and back, the request takes no longer than the shortest
-    /// response, and varies no more than all responses.
-    #[inline]
-    fn margin(&self) -> u64 {
-        let shortest = self.shortest();
-        let spread = self.longest.0.max(self.longest.1) - shortest;
-        (shortest.min(spread) / 2).max(LEAST_MARGIN)
+        is_unseen
     }
 }
 
@@ -307,14 +221,10 @@ const TICK: u64 = 1_000_000;
 /// More than the one-way delay of most networks. An automatic burst holds the requests of 180 ms,
 /// so a smaller margin gains nothing. Simulated with slow responses and stalls of 300 ms: a margin of
 /// 100 ms had 158 of 100,000 requests refused, and one of 150 ms had 16.
-const LEAST_MARGIN: u64 = 150_000_000;
+const MARGIN: u64 = 150_000_000;
 
-/// A response is quick if it takes at most this many times as long as the shortest. A slower one may
-/// have been delayed on its way back, so it is no evidence about the present.
-const QUICK: u64 = 4;
-
-/// Responses in a span: three seconds at the full rate.
-const SPAN: u32 = 128;
+/// With this a response time is forgotten after some hundred responses, three seconds at the full rate.
+const FORGETS: u64 = 128;
 
 /// A second, three times the longest stalls that were simulated (300 ms).
 const LONG: u64 = 1_000_000_000;

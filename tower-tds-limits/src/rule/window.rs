@@ -1,7 +1,21 @@
-//! Proof window: lets at most the quota be live, where a request is live from its grant until a
-//! whole interval after its proof.
-
-use std::collections::VecDeque;
+//! The proofs of one quota, and the two sums over them: the proof window, in which a request is live
+//! from its grant until a whole interval after its proof, and the sliding-window counter, which also
+//! counts a part of the window before: `previous * (1 - x) + current`, where `x` is the part of the
+//! current window that has passed.
+//!
+//! Such a counter holds the numbers of two windows. The current one begins at a time `phi` that the
+//! limiter does not know. Place each proven request at its proof, the latest instant at which it
+//! can have been counted, and each unproven one at now. One more may be sent if the sum fits for
+//! *every* `phi`. Moving a count later never lowers such a sum, so the server's own sum also fits.
+//!
+//! Let `N(t)` be the number of proofs before `t`, `P` the period and `G` the number of requests
+//! granted so far. Let `K = G + 1 - limit`, `a = N(phi - P)` and `b = N(phi)`. Draw a straight
+//! line, the *chord*, from `a` at `phi - P` to `b` at `phi`. The sum for one `phi` fits as soon as
+//! the chord at `now - P` is not below `K`, that is, from `phi + P * (K - a) / (b - a)` on.
+//!
+//! Between two proofs the sum only rises with `phi`, so only chords that begin or end at a proof
+//! matter. Of these, only chords with `a < K <= b` matter: they end within a period after proof
+//! `K`, or begin within a period before it.
 
 use crate::{
     clock::{Tick, nanos},
@@ -13,8 +27,8 @@ use crate::{
 ///
 /// No interval can hold more: see theorem 1 of DESIGN.md.
 ///
-/// Single requests are not tracked: the window holds only how many were granted, how many were
-/// proven, and how many permits came back.
+/// Single requests are not tracked: the window holds only how many were granted, and when how many
+/// were proven.
 #[derive(Debug)]
 pub(crate) struct Window {
     limit: u64,
@@ -28,18 +42,9 @@ pub(crate) struct Window {
     /// Requests proven so far.
     proven: u64,
     /// Proofs in order of time, at least those of the last two holds.
-    runs: VecDeque<Run>,
-    /// Number of forgotten runs, which is the number of the first of `runs`.
-    first: u64,
-    /// Proofs in the forgotten runs.
+    runs: Vec<Run>,
+    /// Proofs that are too old for any sum.
     forgotten: u64,
-    /// Number of permits that came back, which are the proofs that were a hold old at the last
-    /// event.
-    back: u64,
-    /// Number of the first run whose permits have not come back.
-    next: u64,
-    /// When the next permits come back.
-    next_back: Tick,
 }
 
 /// Requests proven at one time.
@@ -59,19 +64,12 @@ impl Window {
         Self {
             limit,
             hold,
-            grain: if limit > STEPS {
-                (hold / STEPS).max(1)
-            } else {
-                1
-            },
+            // A hold is a millisecond at least.
+            grain: if limit > STEPS { hold / STEPS } else { 1 },
             granted: 0,
             proven: 0,
-            runs: VecDeque::new(),
-            first: 0,
+            runs: Vec::new(),
             forgotten: 0,
-            back: 0,
-            next: 0,
-            next_back: Tick::NEVER,
         }
     }
 
@@ -80,45 +78,71 @@ impl Window {
         self.limit = u64::from(quota.requests().get());
     }
 
-    /// Advances the window to `now`.
-    #[inline]
-    pub(crate) fn advance(&mut self, now: Tick) {
-        if self.next_back <= now {
-            self.bring_back(now);
-        }
-    }
-
-    fn bring_back(&mut self, now: Tick) {
-        while let Some(run) = self.runs.get(self.place_of(self.next)) {
-            let at = run.at.plus(self.hold);
-            if at > now {
-                self.next_back = at;
-                return;
-            }
-            self.back = run.until;
-            self.next += 1;
-        }
-        self.next_back = Tick::NEVER;
-    }
-
     /// Returns the first time at which one more may be granted: [`Tick::NEVER`] while that depends on
     /// a future proof.
     #[inline]
     pub(crate) fn opens_at(&self) -> Tick {
-        let Some(over) = self.over().filter(|over| *over >= self.back) else {
-            return Tick::ZERO;
-        };
-        // The first run that has the proof of this number.
-        let place = self.runs.partition_point(|run| run.until <= over);
-        let run = self.runs.get(place);
-        run.map_or(Tick::NEVER, |run| run.at.plus(self.hold))
+        let run = self
+            .due()
+            .map(|number| self.runs.get(self.place_of(number)));
+        run.map_or(Tick::ZERO, |run| {
+            run.map_or(Tick::NEVER, |run| run.at.plus(self.hold))
+        })
     }
 
-    /// Returns the number granted beyond the first `limit`. It is also the number, from zero, of the
-    /// proof that must be a hold old before the next grant.
-    #[inline]
-    pub(crate) fn over(&self) -> Option<u64> {
-        self.granted.checked_sub(self.limit)
+    /// Returns the first time at which one more fits a counter at every alignment, as known at `now`. It
+    /// is exact once the proof window is open.
+    pub(crate) fn counter_opens_at(&self, now: Tick) -> Tick {
+        let Some(number) = self.due() else {
+            // Two periods have fewer grants than the limit, so no window can be full.
+            return Tick::ZERO;
+        };
+        let period = self.hold;
+        let due = self.place_of(number);
+        let due_at = self.at(due);
+        // Places of the first proofs at which no chord has begun, and at which none has ended.
+        let mut begun = self
+            .runs
+            .partition_point(|run| run.at.plus(period) <= due_at);
+        let mut ended = due + 1;
+        let (mut before, mut until) = (self.before(begun), self.before(ended));
+        let mut opens = Tick::ZERO;
+        while begun <= due {
+            let (begins, ends) = (self.at(begun).plus(period), self.at(ended));
+            let phi = begins.min(ends);
+            if phi > now {
+                break;
+            }
+            let step = period.div_ceil(until - before);
+            opens = opens.max(phi.plus(step * (number - before)));
+            if begins == phi {
+                begun += 1;
+                before = self.before(begun);
+            }
+            if ends == phi {
+                ended += 1;
+                until = self.before(ended);
+            }
+        }
+        opens
+    }
+
+    /// Returns the largest sum of a counter of any alignment at `now`, without a new request. Between
+    /// two jumps the sum rises with the start of the windows. The jumps are right after a proof, and a
+    /// period after one.
+    pub(crate) fn largest_sum(&self, now: Tick) -> u64 {
+        let period = self.hold;
+        let before = |at: Tick| self.before(self.runs.partition_point(|run| run.at < at));
+        let sum = |begins: Tick| {
+            let weighed = before(begins) - before(begins.minus(period));
+            let left = period - now.since(begins).min(period);
+            let weighed = u128::from(weighed * left).div_ceil(period.into());
+            self.granted - before(begins) + u64::try_from(weighed).unwrap_or(u64::MAX)
+        };
+        let jumps = |run: &Run| [run.at, run.at.plus(period - 1)];
+        let begins = self.runs.iter().flat_map(jumps).chain([now]);
+        let begins = begins.filter(|at| *at <= now && at.plus(period) > now);
+        begins.map(sum).max().unwrap_or_default()
     }
 
     #[inline]
@@ -129,33 +153,26 @@ impl Window {
     /// Records the proof that a request was counted no later than `at`. Proofs come in order.
     #[inline]
     pub(crate) fn prove(&mut self, at: Tick) {
-        let exact = at;
-        let at = if self.grain == 1 {
-            at
-        } else {
-            at.round_up(self.grain)
-        };
+        let (exact, at) = (at, at.round_up(self.grain));
         self.proven += 1;
         let until = self.proven;
-        match self.runs.back_mut() {
+        match self.runs.last_mut() {
             Some(last) if last.at == at => last.until = until,
             Some(_) | None => {
                 if self.runs.len() == self.runs.capacity() {
                     self.forget(exact);
                 }
-                self.runs.push_back(Run { at, until });
+                self.runs.push(Run { at, until });
             }
         }
-        self.next_back = self.next_back.min(at.plus(self.hold));
     }
 
     /// Forgets runs that are two holds old, before the buffer grows.
     #[cold]
     fn forget(&mut self, now: Tick) {
-        let old = |run: &Run| run.until <= self.back && run.at.plus(self.hold * 2) <= now;
+        let old = |run: &Run| run.at.plus(self.hold * 2) <= now;
         let old = self.runs.partition_point(old);
-        self.forgotten = self.before_place(old);
-        self.first += u64::try_from(old).unwrap_or(u64::MAX);
+        self.forgotten = self.before(old);
         self.runs.drain(..old);
     }
 
@@ -164,14 +181,11 @@ impl Window {
         self.granted = self.granted.saturating_sub(1);
     }
 
-    /// Permits that were live at the last event.
-    #[inline]
-    pub(crate) fn live(&self) -> u64 {
-        self.granted.saturating_sub(self.back)
-    }
-
-    pub(crate) fn hold(&self) -> u64 {
-        self.hold
+    /// Permits that are live at `now`.
+    pub(crate) fn live(&self, now: Tick) -> u64 {
+        let back = |run: &Run| run.at.plus(self.hold) <= now;
+        let back = self.before(self.runs.partition_point(back));
+        self.granted.saturating_sub(back)
     }
 
     /// Requests granted and not proven.
@@ -179,45 +193,31 @@ impl Window {
         self.granted.saturating_sub(self.proven)
     }
 
-    /// Proofs too old for any rule.
-    pub(crate) fn forgotten(&self) -> u64 {
-        self.forgotten
-    }
-
-    /// Returns the number of the first run that is not forgotten.
-    pub(super) fn first(&self) -> u64 {
-        self.first
-    }
-
-    /// When the run of this number was proven.
+    /// Returns the number, from one, of the proof that must be a hold old before the next grant, if there
+    /// is one that is not forgotten.
     #[inline]
-    pub(super) fn run(&self, number: u64) -> Tick {
-        let run = self.runs.get(self.place_of(number));
-        run.map_or(Tick::NEVER, |run| run.at)
+    fn due(&self) -> Option<u64> {
+        let over = self.granted.checked_sub(self.limit);
+        over.filter(|over| *over >= self.forgotten)
+            .map(|over| over + 1)
     }
 
-    /// Proofs before the run of this number.
+    /// Place of the run that has the proof of this number.
     #[inline]
-    pub(super) fn before(&self, number: u64) -> u64 {
-        self.before_place(self.place_of(number))
+    fn place_of(&self, number: u64) -> usize {
+        self.runs.partition_point(|run| run.until < number)
     }
 
-    /// Proofs before a time, forgotten ones included.
-    pub(super) fn before_time(&self, at: Tick) -> u64 {
-        self.before_place(self.runs.partition_point(|run| run.at < at))
+    #[inline]
+    fn at(&self, place: usize) -> Tick {
+        self.runs.get(place).map_or(Tick::NEVER, |run| run.at)
     }
 
-    pub(super) fn granted(&self) -> u64 {
-        self.granted
-    }
-
-    fn before_place(&self, place: usize) -> u64 {
+    /// Proofs before the run at this place.
+    #[inline]
+    fn before(&self, place: usize) -> u64 {
         let before = place.checked_sub(1).and_then(|place| self.runs.get(place));
         before.map_or(self.forgotten, |run| run.until)
-    }
-
-    fn place_of(&self, number: u64) -> usize {
-        usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX)
     }
 }
 

@@ -1,11 +1,18 @@
-use std::{fmt, mem, ops::ControlFlow, sync::PoisonError, task::Waker, time::Duration};
+use std::{
+    fmt, mem,
+    ops::ControlFlow,
+    sync::PoisonError,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    Bounds, Deadline, Denial, Limit, Line, Opens, clock,
+    Bounds, Deadline, Denial, Limit, Line, Opens, WaitCause, clock,
     queue::{Place, Queue},
-    sync::{Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard},
+    timer::{self, Timed},
 };
 
 /// Limit, and the queue in front of it, under one lock.
@@ -13,6 +20,8 @@ pub(crate) struct Shared<L> {
     /// Guards the limit, its queue and the state of its timer, so that a grant and its order are one
     /// step. It is held for arithmetic only: no `.await`, no event and no waker runs under it.
     pub(super) state: Mutex<State<L>>,
+    /// Notified when the timer's time has moved, and at the end of this.
+    moved: Arc<Notify>,
 }
 
 pub(super) struct State<L> {
@@ -27,7 +36,21 @@ pub(super) struct TimerState {
     pub(super) is_running: bool,
     /// When the task is to wake the next waiter.
     due: Option<Instant>,
-    waker: Option<Waker>,
+}
+
+/// What to wake after the lock is released.
+struct Wake {
+    waiters: Vec<Waker>,
+    /// Whether the timer's time has moved.
+    timer: bool,
+}
+
+/// One waiter of a limit. Dropping it gives up its place.
+#[derive(Debug)]
+pub(crate) struct Waiter<L: Limit> {
+    shared: Arc<Shared<L>>,
+    line: Line,
+    place: Option<Place>,
 }
 
 // === impl Shared ===
@@ -41,6 +64,7 @@ impl<L: Limit> Shared<L> {
         };
         Self {
             state: Mutex::new(state),
+            moved: Arc::new(Notify::new()),
         }
     }
 
@@ -64,46 +88,12 @@ impl<L: Limit> Shared<L> {
         out
     }
 
-    /// Does the same as [`update`](Self::update) with the current time. The clock is read under the
-    /// lock, so that events reach the limit in order of time.
+    /// Does the same as [`update`](Self::update) with the current time. The clock is read before the
+    /// lock, which is then held for half as long.
     #[inline]
     pub(crate) fn update_now<T>(&self, event: impl FnOnce(&mut L, Instant) -> T) -> T {
-        self.update(|limit| event(limit, clock::now()))
-    }
-
-    /// Records the start of the timer's task. Returns whether there is none yet.
-    pub(super) fn begin_timer(&self) -> bool {
-        !mem::replace(&mut self.lock().timer.is_running, true)
-    }
-
-    /// Handles a poll of the timer's task. Returns the time at which the task is due next, if that
-    /// is known, or that the task ends.
-    pub(super) fn poll_timer(&self, waker: &Waker) -> ControlFlow<(), Option<Instant>> {
-        let mut state = self.lock();
-        // Takes the waker first, so that the task does not wake itself.
-        let replaced = state.timer.waker.take();
-        state.timer.due = None;
-        if state.queue.waiting() == 0 {
-            return ControlFlow::Break(());
-        }
-        let wake = state.wake_next(clock::now(), true);
-        let due = state.timer.due;
-        state.timer.waker = Some(waker.clone());
-        drop(state);
-        drop(replaced);
-        wake.into_iter().for_each(Waker::wake);
-        ControlFlow::Continue(due)
-    }
-
-    /// Records the drop of the timer's task: at its end, or with its runtime. Wakes the waiters
-    /// that are left, and one of them starts another task.
-    pub(super) fn end_timer(&self) {
-        let mut state = self.lock();
-        let ended = mem::take(&mut state.timer);
-        let wakers = state.queue.wakers();
-        drop(state);
-        drop(ended);
-        wakers.into_iter().for_each(Waker::wake);
+        let now = clock::now();
+        self.update(|limit| event(limit, now))
     }
 
     /// Ends an event: wakes the next waiter or sets the timer, and releases the lock. A waker that was
@@ -118,7 +108,39 @@ impl<L: Limit> Shared<L> {
         let wake = state.wake_next(now, false);
         drop(state);
         drop(replaced);
-        wake.into_iter().for_each(Waker::wake);
+        wake.waiters.into_iter().for_each(Waker::wake);
+        if wake.timer {
+            self.moved.notify_one();
+        }
+    }
+}
+
+impl<L: Limit> Timed for Shared<L> {
+    fn begin_timer(&self) -> Option<Arc<Notify>> {
+        let is_running = mem::replace(&mut self.lock().timer.is_running, true);
+        (!is_running).then(|| Arc::clone(&self.moved))
+    }
+
+    fn tick(&self) -> ControlFlow<(), Option<Instant>> {
+        let mut state = self.lock();
+        state.timer.due = None;
+        if state.queue.waiting() == 0 {
+            return ControlFlow::Break(());
+        }
+        let wake = state.wake_next(clock::now(), true);
+        let due = state.timer.due;
+        drop(state);
+        wake.waiters.into_iter().for_each(Waker::wake);
+        ControlFlow::Continue(due)
+    }
+
+    /// Wakes the waiters that are left, and one of them starts another task.
+    fn end_timer(&self) {
+        let mut state = self.lock();
+        state.timer = TimerState::default();
+        let wakers = state.queue.wakers();
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -134,14 +156,108 @@ impl<L> Shared<L> {
 impl<L> Drop for Shared<L> {
     fn drop(&mut self) {
         // The timer's task holds no reference to this, and ends at its next poll.
-        let waker = self.lock().timer.waker.take();
-        waker.into_iter().for_each(Waker::wake);
+        self.moved.notify_one();
     }
 }
 
 impl<L> fmt::Debug for Shared<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+// === impl Waiter ===
+
+impl<L: Limit> Waiter<L> {
+    #[inline]
+    pub(crate) fn new(shared: &Arc<Shared<L>>, line: Line) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            line,
+            place: None,
+        }
+    }
+
+    /// Keeps the place, and lets later waiters pass until this one is polled again.
+    ///
+    /// # Errors
+    /// If this waiter has no place yet, and as many others wait as its bounds allow.
+    pub(crate) fn skip(&mut self, bounds: &Bounds) -> Result<(), Denial> {
+        let mut state = self.shared.lock();
+        let now = clock::now();
+        if let Some(place) = self.place {
+            let replaced = state.queue.skip(place);
+            self.shared.end_event(state, now, replaced);
+        } else {
+            let place = state.place(self.line, bounds, now);
+            state.enter(bounds.most_waiting)?;
+            self.place = Some(place);
+        }
+        Ok(())
+    }
+
+    /// Returns the cause of the wait, and the time until the limit opens.
+    pub(crate) fn wait(&self, now: Instant) -> (WaitCause, Option<Duration>) {
+        let limit = &mut self.shared.lock().limit;
+        let opens_at = limit.opens(self.line, now).at();
+        let left = opens_at.map(|at| at.saturating_duration_since(now));
+        (limit.cause(self.line, now), left)
+    }
+}
+
+impl<L: Limit + Send + 'static> Waiter<L> {
+    /// Passes if the limit is open and no other waiter is before this one; the limit then counts
+    /// one more. Otherwise takes or keeps its place, and wants a turn.
+    ///
+    /// # Errors
+    /// See [`Denial`]. After an error the waiter has no place.
+    #[inline]
+    pub(crate) fn poll_pass(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Instant,
+        bounds: &Bounds,
+    ) -> Poll<Result<L::Granted, Denial>> {
+        let (shared, line) = (&self.shared, self.line);
+        let mut state = shared.lock();
+        let is_alone = self.place.is_none() && state.queue.is_free();
+        if is_alone && state.limit.opens(line, now) == Opens::Now {
+            return Poll::Ready(Ok(state.limit.admit(line, bounds, now)));
+        }
+        let place = self.place.unwrap_or_else(|| state.place(line, bounds, now));
+        let is_next = !is_alone && state.queue.is_next(place);
+        if is_next && state.limit.opens(line, now) == Opens::Now {
+            let passed = if state.is_late(place, bounds, now) {
+                Err(Denial::Late)
+            } else {
+                Ok(state.limit.admit(line, bounds, now))
+            };
+            let place = self.place.take();
+            let replaced = place.and_then(|place| state.queue.pass(place));
+            shared.end_event(state, now, replaced);
+            return Poll::Ready(passed);
+        }
+        if self.place.is_none() {
+            state.enter(bounds.most_waiting)?;
+            self.place = Some(place);
+        }
+        let replaced = state.queue.want(place, cx.waker().clone());
+        let wants_timer = !state.timer.is_running;
+        shared.end_event(state, now, replaced);
+        if wants_timer {
+            timer::spawn(shared);
+        }
+        Poll::Pending
+    }
+}
+
+impl<L: Limit> Drop for Waiter<L> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            let mut state = self.shared.lock();
+            let replaced = state.queue.leave(place);
+            self.shared.end_event(state, clock::now(), replaced);
+        }
     }
 }
 
@@ -188,34 +304,32 @@ impl<L: Limit> State<L> {
         left < usual && (left < deadline.whole / 20 * 19 || self.queue.is_wanted(place, now))
     }
 
-    /// Gives the next waiter its turn, or sets the timer. Returns the wakers to wake after the lock is
-    /// released.
-    fn wake_next(&mut self, now: Instant, is_timer: bool) -> Vec<Waker> {
-        let mut wake = Vec::new();
+    /// Gives the next waiter its turn, or sets the timer.
+    fn wake_next(&mut self, now: Instant, is_timer: bool) -> Wake {
+        let mut waiters = Vec::new();
         let Self { limit, queue, .. } = self;
         let is_open = |line| limit.opens(line, now) == Opens::Now;
-        let mut due = queue.give_turn(now, is_timer, is_open, &mut wake);
+        let mut due = queue.give_turn(now, is_timer, is_open, &mut waiters);
         if due.is_none()
             && let Some(line) = queue.next_line()
         {
             due = limit.opens(line, now).at();
         }
-        wake.extend(due.and_then(|due| self.timer.set(due)));
-        wake
+        let timer = due.is_some_and(|due| self.timer.set(due));
+        Wake { waiters, timer }
     }
 }
 
 // === impl TimerState ===
 
 impl TimerState {
-    /// Sets the time of the task to `due` if that is earlier, and returns the task's waker in that
-    /// case.
-    fn set(&mut self, due: Instant) -> Option<Waker> {
-        if self.due.is_some_and(|before| before <= due) {
-            return None;
+    /// Sets the time of the task to `due` if that is earlier. Returns whether it is.
+    fn set(&mut self, due: Instant) -> bool {
+        let is_earlier = self.due.is_none_or(|before| due < before);
+        if is_earlier {
+            self.due = Some(due);
         }
-        self.due = Some(due);
-        self.waker.take()
+        is_earlier
     }
 }
 

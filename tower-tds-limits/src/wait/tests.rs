@@ -10,7 +10,10 @@ use std::{
 use tokio::time::sleep;
 use tokio_test::{assert_pending, assert_ready, assert_ready_ok, task};
 
-use super::{shared::Shared, waiter::Waiter, *};
+use super::{
+    shared::{Shared, Waiter},
+    *,
+};
 
 /// Lets `free` pass, and one more at each instant in `at`. The front passes always while it is
 /// `urgent`.
@@ -80,23 +83,6 @@ macro_rules! pass {
         let mut waiter = $waiter;
         task::spawn(poll_fn(move |cx| poll(&mut waiter, cx)))
     }};
-}
-
-#[tokio::test(start_paused = true)]
-async fn waiters_pass_in_the_order_of_their_first_poll() {
-    let shared = limit(0);
-    let mut waiters: Vec<_> = (0..5).map(|_| pass!(waiter(&shared))).collect();
-    for waiter in &mut waiters {
-        assert_pending!(waiter.poll());
-    }
-    for next in 0..waiters.len() {
-        give_back(&shared);
-        for (number, waiter) in waiters.iter_mut().enumerate().skip(next) {
-            assert_eq!(waiter.is_woken(), number == next);
-            assert_eq!(waiter.poll().is_ready(), number == next);
-        }
-    }
-    assert_eq!(waiting(&shared), 0);
 }
 
 /// A waiter whose call ends so soon, or never.
@@ -241,23 +227,6 @@ async fn a_skipped_waiter_passes_its_turn_on_and_keeps_its_place() {
     task.enter(|cx, _| assert_pending!(poll(&mut skipped, cx)));
     give_back(&shared);
     assert!(task.is_woken() && !third.is_woken(), "it came first");
-}
-
-#[tokio::test(start_paused = true)]
-async fn full_queue_rejects_a_new_waiter() {
-    let shared = limit(0);
-    let mut waiters = [waiter(&shared), waiter(&shared), waiter(&shared)];
-    let mut cx = Context::from_waker(Waker::noop());
-    let two = Bounds {
-        most_waiting: 2,
-        ..Bounds::NONE
-    };
-    let mut pass = |number: usize| waiters[number].poll_pass(&mut cx, clock::now(), &two);
-    assert_pending!(pass(0));
-    assert_pending!(pass(1));
-    assert_eq!(assert_ready!(pass(2)), Err(Denial::Full));
-    assert_pending!(pass(0), "it has its place");
-    waiters[2].skip(&two).expect_err("two wait");
 }
 
 #[tokio::test(start_paused = true)]

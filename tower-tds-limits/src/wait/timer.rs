@@ -1,75 +1,69 @@
 use std::{
-    future::Future,
     ops::ControlFlow,
-    pin::Pin,
     sync::{Arc, Weak},
-    task::{Context, Poll},
 };
 
 use tokio::{
     runtime::Handle,
-    time::{Sleep, sleep_until},
+    sync::Notify,
+    time::{Instant, sleep_until, timeout_at},
 };
 
-use super::{Limit, clock, shared::Shared};
+use super::clock;
 
-/// Task that wakes the next waiter when a limit opens by time alone.
+/// What has a timer.
+pub(super) trait Timed {
+    /// Records the start of the timer's task, unless there is one. Returns what moves it.
+    fn begin_timer(&self) -> Option<Arc<Notify>>;
+
+    /// Wakes the next waiter from the timer's task. Returns when the task is due next, if that is known,
+    /// or that it ends.
+    fn tick(&self) -> ControlFlow<(), Option<Instant>>;
+
+    /// Records the drop of the timer's task: at its end, or with its runtime.
+    fn end_timer(&self);
+}
+
+/// Kept for its drop.
+struct Running<T: Timed>(Weak<T>);
+
+// === impl Running ===
+
+impl<T: Timed> Drop for Running<T> {
+    fn drop(&mut self) {
+        if let Some(timed) = self.0.upgrade() {
+            timed.end_timer();
+        }
+    }
+}
+
+/// Spawns the task that wakes the next waiter when a limit opens by time alone, on the current runtime.
 ///
 /// There is one for each limit, whose sleep is moved. Waiters have no timers of their own, because a
 /// timer wakes only its own task: if that is not polled, the others would keep waiting. When there is
 /// no waiter, the task ends.
-pub(super) struct Timer<L: Limit> {
-    shared: Weak<Shared<L>>,
-    sleep: Pin<Box<Sleep>>,
-}
-
-// === impl Timer ===
-
-impl<L: Limit + Send + 'static> Timer<L> {
-    /// Spawns the task on the current runtime.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime with timers.
-    #[cold]
-    pub(super) fn spawn(shared: &Arc<Shared<L>>) {
-        let runtime = Handle::current();
-        // Creates the sleep here, so that a runtime without timers panics in the call that waits.
-        let sleep = Box::pin(sleep_until(clock::now()));
-        if shared.begin_timer() {
-            drop(runtime.spawn(Self {
-                shared: Arc::downgrade(shared),
-                sleep,
-            }));
-        }
+///
+/// # Panics
+/// Outside a tokio runtime with timers.
+#[cold]
+pub(super) fn spawn<T: Timed + Send + Sync + 'static>(timed: &Arc<T>) {
+    let runtime = Handle::current();
+    // A runtime without timers panics here, in the call that waits.
+    drop(sleep_until(clock::now()));
+    if let Some(moved) = timed.begin_timer() {
+        drop(runtime.spawn(run(Running(Arc::downgrade(timed)), moved)));
     }
 }
 
-impl<L: Limit> Future for Timer<L> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
-            let Some(shared) = self.shared.upgrade() else {
-                return Poll::Ready(());
-            };
-            let ControlFlow::Continue(due) = shared.poll_timer(cx.waker()) else {
-                return Poll::Ready(());
-            };
-            let Some(due) = due else {
-                return Poll::Pending;
-            };
-            self.sleep.as_mut().reset(due);
-            if self.sleep.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-        }
-    }
-}
-
-impl<L: Limit> Drop for Timer<L> {
-    fn drop(&mut self) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.end_timer();
+async fn run<T: Timed>(running: Running<T>, moved: Arc<Notify>) {
+    while let Some(timed) = running.0.upgrade() {
+        let ControlFlow::Continue(due) = timed.tick() else {
+            return;
+        };
+        drop(timed);
+        match due {
+            Some(due) => drop(timeout_at(due, moved.notified()).await),
+            None => moved.notified().await,
         }
     }
 }

@@ -5,12 +5,13 @@ use std::{env, sync::Arc, time::Duration};
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty};
 use tokio::{task::JoinSet, time::sleep};
-use tower::{Service, ServiceBuilder, ServiceExt};
-use tower_tds_limits::{Limiter, Limits, Quota, RequestLimit, RequestLimitLayer, Rules};
+use tower::{Service, ServiceExt};
+use tower_tds_limits::{Limiter, RequestLimit};
 
 use crate::connections::{
-    count,
+    limited,
     net::{Net, NetClient, net_client, warm},
+    no_quota,
     server::Allows,
 };
 
@@ -48,12 +49,9 @@ impl Run {
         let net = Net::of(["a"]);
         net.server("a").allow(allows);
         // Only connections are scarce.
-        let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
-        let limiter = Limiter::new(limits);
+        let limiter = Limiter::new(no_quota());
         let client = net_client(&net, &limiter);
-        let service = ServiceBuilder::new()
-            .layer(RequestLimitLayer::new(limiter))
-            .service(client.clone());
+        let service = limited(&limiter, client.clone());
         Self {
             net,
             service,

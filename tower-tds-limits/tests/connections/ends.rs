@@ -18,10 +18,10 @@ use tokio::{
     task::JoinSet,
     time::sleep,
 };
-use tower::{Layer, ServiceBuilder, ServiceExt};
-use tower_tds_limits::{ConnectionLimitLayer, LimitedIo, Limiter, RequestLimitLayer};
+use tower::{Layer, ServiceExt};
+use tower_tds_limits::{ConnectionLimitLayer, LimitedIo, Limiter};
 
-use crate::connections::{client, get, limiter, server::BODY};
+use crate::connections::{client, get, limited, limiter, server::BODY};
 
 /// When the server ends its side.
 #[derive(Debug, Clone, Copy)]
@@ -93,9 +93,7 @@ async fn most_of_three_rounds(data: u32) -> u32 {
     // `LATE` is within the second that a segment takes at most.
     let (address, counts) = start(Ends::AfterItsResponse, LATE).await;
     let limiter = limiter(data);
-    let service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
-        .service(client(&limiter));
+    let service = limited(&limiter, client(&limiter));
     let mut calls = JoinSet::new();
     for _ in 0..3 * data {
         calls.spawn(get(service.clone(), uri(address)));

@@ -4,13 +4,12 @@ use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use http::Uri;
 use tokio::{runtime::Handle, task::JoinSet, time::Instant};
-use tower::ServiceBuilder;
-use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer, Rules};
+use tower_tds_limits::Limiter;
 
 use crate::connections::{
-    all_permits_back, count, get, limiter,
+    all_permits_back, count, get, limited, limiter,
     net::{Net, NetClient, net_client},
-    server,
+    no_quota, server,
 };
 
 #[tokio::test(start_paused = true)]
@@ -51,10 +50,7 @@ async fn thousand_waiting_requests_leave_no_task_and_no_waiter() {
 
 /// Makes a call, and drops it after `polls` polls.
 async fn hang_up(client: NetClient, limiter: Limiter, uri: Uri, polls: u32) {
-    let service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter))
-        .service(client);
-    let mut call = pin!(get(service, uri));
+    let mut call = pin!(get(limited(&limiter, client), uri));
     let mut left = polls;
     poll_fn(|cx| {
         if left == 0 {
@@ -69,8 +65,7 @@ async fn hang_up(client: NetClient, limiter: Limiter, uri: Uri, polls: u32) {
 #[tokio::test(start_paused = true)]
 async fn calls_that_are_cancelled_at_random_leave_no_socket_and_no_permit() {
     let net = Net::of(["a", "b", "c"]);
-    let limits = Limits::new(Quota::per_second(count(1_000_000)))
-        .rules(Rules::window())
+    let limits = no_quota()
         .lost_after(Duration::ZERO)
         .connections(count(7))
         .in_flight(count(20));

@@ -26,9 +26,10 @@ use hyper_util::{
 };
 use tokio::{net::TcpStream, task::JoinSet, time::Instant};
 use tokio_test::task;
-use tower::{Layer, Service, ServiceBuilder, ServiceExt};
+use tower::{Layer, Service, ServiceExt};
 use tower_tds_limits::{
-    ConnectionLimit, ConnectionLimitLayer, Error, Limiter, Limits, Quota, RequestLimitLayer, Rules,
+    ConnectionLimit, ConnectionLimitLayer, Error, Limiter, Limits, Quota, RequestLimit,
+    RequestLimitLayer, Rules,
 };
 
 use self::{
@@ -40,11 +41,19 @@ fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
 }
 
-/// Limits with this many data connections and requests in flight, and a quota that is never
-/// reached.
+/// Limits whose quota is never reached.
+fn no_quota() -> Limits {
+    Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window())
+}
+
+/// Limits of this many data connections and requests in flight.
 fn limiter(most: u32) -> Limiter {
-    let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
-    Limiter::new(limits.connections(with_token(most)).in_flight(count(most)))
+    let limits = no_quota().connections(with_token(most));
+    Limiter::new(limits.in_flight(count(most)))
+}
+
+fn limited<S>(limiter: &Limiter, service: S) -> RequestLimit<S> {
+    RequestLimitLayer::new(limiter.clone()).layer(service)
 }
 
 /// Returns the limit that leaves this many connections to data.
@@ -82,9 +91,7 @@ async fn all_permits_back(limiter: &Limiter) {
 async fn a_server_never_sees_more_sockets_than_the_limit() {
     let server = Server::start().await;
     let limiter = limiter(10);
-    let service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
-        .service(client(&limiter));
+    let service = limited(&limiter, client(&limiter));
     let mut calls = JoinSet::new();
     for _ in 0..500 {
         calls.spawn(get(service.clone(), server.uri()));

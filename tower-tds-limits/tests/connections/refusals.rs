@@ -5,12 +5,13 @@ use std::time::Duration;
 use http::Request;
 use http_body_util::Empty;
 use tokio::time::{Instant, sleep};
-use tower::{ServiceBuilder, ServiceExt};
-use tower_tds_limits::{Limiter, Limits, Quota, RequestLimitLayer, Rules};
+use tower::ServiceExt;
+use tower_tds_limits::Limiter;
 
 use crate::connections::{
-    count, get,
+    count, get, limited,
     net::{Net, net_client},
+    no_quota,
 };
 
 #[tokio::test(start_paused = true)]
@@ -18,12 +19,9 @@ async fn sockets_wait_for_the_lowered_limit() {
     let net = Net::of(["a"]);
     let a = net.server("a");
     // Four of the five connections are for data.
-    let limits = Limits::new(Quota::per_second(count(1_000_000))).rules(Rules::window());
-    let limiter = Limiter::new(limits.connections(count(5)));
+    let limiter = Limiter::new(no_quota().connections(count(5)));
     let client = net_client(&net, &limiter);
-    let service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
-        .service(client.clone());
+    let service = limited(&limiter, client.clone());
     let hold = async || {
         let request = Request::get(a.at("/held")).body(Empty::new());
         let response = client.clone().oneshot(request.expect("a request")).await;

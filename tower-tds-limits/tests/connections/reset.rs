@@ -13,10 +13,10 @@ use tokio::{
     task::yield_now,
     time::Instant,
 };
-use tower::{Layer, ServiceBuilder, ServiceExt};
-use tower_tds_limits::{ConnectionLimitLayer, LimitedIo, Limiter, RequestLimitLayer};
+use tower::{Layer, ServiceExt};
+use tower_tds_limits::{ConnectionLimitLayer, LimitedIo, Limiter};
 
-use crate::connections::{client, limiter};
+use crate::connections::{client, limited, limiter};
 
 async fn listen() -> (TcpListener, Uri) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -66,9 +66,7 @@ async fn a_reset_after_our_close_returns_the_permit() {
 async fn truncated_body_returns_its_place_at_once() {
     let limiter = limiter(1);
     let (listener, uri) = listen().await;
-    let service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
-        .service(client(&limiter));
+    let service = limited(&limiter, client(&limiter));
     let request = Request::get(uri).body(Empty::<Bytes>::new());
     let call = service.oneshot(request.expect("a request"));
     let half = async {

@@ -21,12 +21,13 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
-use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
 use tower_tds_outcome::{Cause, HandOver, Outcome};
 
 use crate::requests::{
     bounds::request_until,
+    limited::Limited,
     ms, secs,
     service::{Answer, Scripted, request},
 };
@@ -92,30 +93,22 @@ async fn calls_keep_the_rate_if_half_of_them_are_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn unpolled_call_is_dropped_unsent() {
-    let limiter = Limiter::new(Limits::default());
-    let seen = Scripted::new(ms(300), |_| Answer::ok());
-    let mut service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
-        .service(seen);
-    let service = service.ready().await.expect("there is a permit");
-    drop(service.call(request()));
+    let limited = Limited::before(Scripted::new(ms(300), |_| Answer::ok()));
+    drop(limited.caller().call(request()));
     sleep(ms(1)).await;
-    let snapshot = limiter.snapshot();
+    let snapshot = limited.limiter.snapshot();
     assert_eq!((snapshot.in_flight, snapshot.live), (0, 0));
+    assert_eq!(limited.service.arrivals(), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropped_call_without_response_ends_after_ten_seconds() {
-    let limiter = Limiter::new(Limits::default());
-    let seen = Scripted::new(Duration::from_secs(100_000), |_| Answer::ok());
-    let service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
-        .service(seen.clone());
-    drop(timeout(ms(100), service.oneshot(request())).await);
-    sleep(Duration::from_secs(9)).await;
-    assert_eq!(limiter.snapshot().in_flight, 1);
-    sleep(Duration::from_secs(2)).await;
-    assert_eq!(limiter.snapshot().in_flight, 0);
+    let limited = Limited::before(Scripted::new(secs(100_000), |_| Answer::ok()));
+    drop(timeout(ms(100), limited.caller().oneshot(request())).await);
+    sleep(secs(9)).await;
+    assert_eq!(limited.limiter.snapshot().in_flight, 1);
+    sleep(secs(2)).await;
+    assert_eq!(limited.limiter.snapshot().in_flight, 0);
 }
 
 /// A body that never ends.
@@ -151,9 +144,7 @@ async fn endless_body_of_a_dropped_call_ends_at_256_kib() {
             }
         }
     });
-    let service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
-        .service(endless);
+    let service = RequestLimitLayer::new(limiter.clone()).layer(endless);
     drop(timeout(ms(10), service.oneshot(request())).await);
     assert_eq!(limiter.snapshot().in_flight, 1);
     sleep(ms(100)).await;
@@ -168,11 +159,8 @@ fn call_dropped_outside_a_runtime_ends_at_once() {
     let pending = service_fn(|_: Request<Empty<Bytes>>| {
         std::future::pending::<Result<Response<Empty<Bytes>>, Infallible>>()
     });
-    let mut service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
-        .service(pending);
+    let mut service = RequestLimitLayer::new(limiter.clone()).layer(pending);
     let mut cx = Context::from_waker(Waker::noop());
-    assert!(service.poll_ready(&mut cx).is_ready());
     let mut call = service.call(request());
     assert!(Pin::new(&mut call).poll(&mut cx).is_pending());
     drop(call);
@@ -212,9 +200,7 @@ async fn panicked_call_returns_its_place() {
             panic!("at its first poll")
         })
     });
-    let service = ServiceBuilder::new()
-        .layer(RequestLimitLayer::new(limiter.clone()))
-        .service(panics);
+    let service = RequestLimitLayer::new(limiter.clone()).layer(panics);
     let call = tokio::spawn(service.oneshot(request())).await;
     assert!(call.expect_err("it panics").is_panic());
     sleep(ms(1)).await;

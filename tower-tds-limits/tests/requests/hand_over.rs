@@ -187,7 +187,6 @@ async fn call_over_a_client_that_marks_nothing_counts_as_sent_and_is_not_sent_af
         if let Some(answer) = call {
             let error = unsent(answer).expect("a timeout");
             assert_eq!(begin.elapsed(), at);
-            assert!(error.was_sent());
             let text = error.to_string();
             assert!(text.ends_with("request may have been sent"), "{text}");
         }

@@ -68,12 +68,8 @@ async fn served(
     Ok(Response::new(Empty::new()))
 }
 
-/// Runs ten loops of quick calls, and makes ten other calls after three seconds. Returns how many
+/// Runs ten loops of quick calls, and makes some other calls after three seconds. Returns how many
 /// quick requests came in each second from then on.
-async fn beside_ten(fate: Fate, rules: Rules) -> Vec<usize> {
-    beside_some(10, fate, rules).await
-}
-
 async fn beside_some(others: usize, fate: Fate, rules: Rules) -> Vec<usize> {
     let arrivals = Arrivals::default();
     let noted = arrivals.clone();
@@ -108,7 +104,7 @@ async fn beside_some(others: usize, fate: Fate, rules: Rules) -> Vec<usize> {
 #[tokio::test(start_paused = true)]
 async fn ten_slow_calls_halve_the_rate_of_others_at_most() {
     for fate in [Fate::Slow, Fate::Never] {
-        let seconds = beside_ten(fate, Rules::default()).await;
+        let seconds = beside_some(10, fate, Rules::default()).await;
         assert!(seconds[1..].iter().all(|n| *n >= 25), "{seconds:?}");
     }
 }
@@ -150,16 +146,21 @@ async fn slowly_polled_stream_of_calls_does_not_block_others() {
 
 #[tokio::test(start_paused = true)]
 async fn unanswered_calls_block_only_a_burst_they_fill() {
-    let proven = Rules::window().bucket(Burst::Of(9));
-    let seconds = beside_ten(Fate::Never, proven).await;
-    assert!(seconds[2..].iter().all(|n| *n == 0), "{seconds:?}");
-    let larger = Rules::window().bucket(Burst::Of(30));
-    let seconds = beside_ten(Fate::Never, larger).await;
-    assert!(seconds[1..].iter().all(|n| *n >= 25), "{seconds:?}");
+    for (burst, calls) in [(9, 0..=0), (30, 25..=50)] {
+        let rules = Rules {
+            bucket: Some(Burst::Of(burst)),
+            ..Rules::window()
+        };
+        let seconds = beside_some(10, Fate::Never, rules).await;
+        assert!(
+            seconds[2..].iter().all(|n| calls.contains(n)),
+            "{seconds:?}"
+        );
+    }
 }
 
 /// Thirty loops of calls that are answered after 50 ms, but not while the connections are cut.
-async fn while_cut(limits: Limits, error: io::ErrorKind) -> Vec<usize> {
+async fn while_cut(error: io::ErrorKind) -> Vec<usize> {
     let arrivals = Arrivals::default();
     let noted = arrivals.clone();
     let begin = Instant::now();
@@ -177,7 +178,7 @@ async fn while_cut(limits: Limits, error: io::ErrorKind) -> Vec<usize> {
             }
         }
     });
-    let service = RequestLimitLayer::new(Limiter::new(limits)).layer(service);
+    let service = RequestLimitLayer::new(Limiter::new(Limits::default())).layer(service);
     let mut tasks = JoinSet::new();
     for _ in 0..30 {
         let service = service.clone();
@@ -194,15 +195,14 @@ async fn while_cut(limits: Limits, error: io::ErrorKind) -> Vec<usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_responses_leave_others_fifteen_calls_a_second() {
-    let seconds = while_cut(Limits::default(), io::ErrorKind::ConnectionReset).await;
-    assert!(seconds[2..].iter().all(|n| *n >= 15), "{seconds:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refused_connect_costs_no_permit() {
-    let seconds = while_cut(Limits::default(), io::ErrorKind::ConnectionRefused).await;
-    assert!(seconds[1..].iter().all(|n| *n >= 25), "{seconds:?}");
+async fn lost_responses_leave_others_fifteen_calls_a_second_and_refused_connects_twenty_five() {
+    for (error, from, least) in [
+        (io::ErrorKind::ConnectionReset, 2, 15),
+        (io::ErrorKind::ConnectionRefused, 1, 25),
+    ] {
+        let seconds = while_cut(error).await;
+        assert!(seconds[from..].iter().all(|n| *n >= least), "{seconds:?}");
+    }
 }
 
 /// Returns how many calls twenty loops make in each of sixteen seconds while `disturb` runs.

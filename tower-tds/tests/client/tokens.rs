@@ -167,7 +167,9 @@ async fn dead_token_socket_does_not_block_the_next_token_request() {
 #[tokio::test]
 async fn token_request_waits_most_of_a_minute_for_its_permit() {
     let server = Server::start(EMPTY).await;
-    let five_a_minute = Limits::new(Quota::per_minute(count(5))).rules(Rules::window());
+    let five_a_minute =
+        Limits::new(Quota::new(count(5), Duration::from_secs(60)).expect("a minute"))
+            .rules(Rules::window());
     let limits = SharedLimits::from(five_a_minute);
     let client = built(server.builder().limits(&limits));
     for _ in 0..4 {

@@ -1,6 +1,6 @@
 //! Quotas of a small plan: a few calls a minute, alone and beside 50 a second.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 use tds_sim::Rule;
 use tower_tds::{Limits, Proof, Quota};
@@ -8,7 +8,11 @@ use tower_tds::{Limits, Proof, Quota};
 use crate::{accepted, calls, judge::Counting};
 
 fn a_minute(requests: u32) -> Quota {
-    Quota::per_minute(NonZeroU32::new(requests).expect("not zero"))
+    Quota::new(
+        NonZeroU32::new(requests).expect("not zero"),
+        Duration::from_secs(60),
+    )
+    .expect("a minute")
 }
 
 /// Each way of counting, with its proof. The bucket's burst is one less than the quota.

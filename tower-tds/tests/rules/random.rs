@@ -34,7 +34,10 @@ impl Drawn {
         match rule {
             Rule::InFlight => limits = limits.proof(Proof::End),
             Rule::LeakyBucket { burst } => {
-                limits = limits.rules(Rules::default().bucket(Burst::Of(burst)));
+                limits = limits.rules(Rules {
+                    bucket: Some(Burst::Of(burst)),
+                    ..Rules::default()
+                });
             }
             _ => {}
         }

@@ -28,7 +28,10 @@ async fn automatic_burst_is_not_refused_at_slow_responses() {
 
 #[tokio::test(start_paused = true)]
 async fn burst_of_ten_holds_at_slow_responses() {
-    let limits = Limits::default().rules(Rules::default().bucket(Burst::Of(10)));
+    let limits = Limits::default().rules(Rules {
+        bucket: Some(Burst::Of(10)),
+        ..Rules::default()
+    });
     for jitter in WAYS {
         let counting = [Counting::of_50(Rule::LeakyBucket { burst: 10 })];
         let seen = run(&counting, slow(jitter), limits.clone(), calls()).await;

@@ -43,16 +43,7 @@ fn any_rules() -> impl Strategy<Value = Rules> {
         2 => (0_u32..6).prop_map(Burst::Of),
         1 => Just(Burst::Auto),
     ];
-    (any::<bool>(), prop::option::of(burst)).prop_map(|(counter, bucket)| {
-        let mut rules = Rules::window();
-        if counter {
-            rules = rules.counter();
-        }
-        if let Some(burst) = bucket {
-            rules = rules.bucket(burst);
-        }
-        rules
-    })
+    (any::<bool>(), prop::option::of(burst)).prop_map(|(counter, bucket)| Rules { counter, bucket })
 }
 
 impl Fate {
@@ -168,7 +159,7 @@ proptest! {
             }
             prop_assert!(now >= silent_until, "granted at {now:?}, in a silence");
             let grant = account.admit(Line::Back, &Bounds::NONE, start + now);
-            live = live.max(account.rules[0].live());
+            live = live.max(account.rules[0].live(account.seen));
             let (count, over) = fate.of(now);
             counted.extend(count);
             coming.push((over, granted.len()));

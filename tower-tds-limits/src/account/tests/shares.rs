@@ -36,7 +36,10 @@ fn moving_shares_together_stay_within_every_rule() {
     for (name, delays) in DELAYS {
         for seed in 1..=2 {
             // The burst is given, because an automatic one rests on evidence.
-            let rules = Rules::default().bucket(Burst::Of(10));
+            let rules = Rules {
+                bucket: Some(Burst::Of(10)),
+                ..Rules::default()
+            };
             let counted = counted_while_shares_move(seed, rules, delays);
             assert!(counted.len() > 1_200, "{name}: {}", counted.len());
             let second = largest_second(&counted);

@@ -2,8 +2,8 @@ use super::*;
 
 const MS: u64 = MILLISECOND;
 
-fn within(millis: u64) -> Octave {
-    Octave::of(Some(&Deadline {
+fn within(millis: u64) -> u8 {
+    octave(Some(&Deadline {
         at: tokio::time::Instant::now(),
         whole: Duration::from_millis(millis),
         has_body: false,
@@ -27,7 +27,7 @@ fn steady_times_are_usual_within_two_milliseconds_and_short_deadlines_stay_apart
 #[test]
 fn any_time_has_an_octave() {
     for millis in [0, 1, 1_000, u64::MAX / 1_000_000] {
-        assert!(usize::from(within(millis).0) < OCTAVES, "{millis}");
+        assert!(usize::from(within(millis)) < OCTAVES, "{millis}");
     }
-    assert_eq!(Octave::of(None), within(60_000));
+    assert_eq!(octave(None), within(60_000));
 }

@@ -16,13 +16,20 @@ mod sync {
 
 /// There is no timer, because each limit here opens by events alone.
 mod timer {
-    use super::{Arc, Shared};
+    use std::ops::ControlFlow;
 
-    pub(super) struct Timer;
+    use tokio::{sync::Notify, time::Instant};
 
-    impl Timer {
-        pub(super) fn spawn<L>(_: &Arc<Shared<L>>) {}
+    use super::Arc;
+
+    #[expect(dead_code, reason = "there is no task")]
+    pub(super) trait Timed {
+        fn begin_timer(&self) -> Option<Arc<Notify>>;
+        fn tick(&self) -> ControlFlow<(), Option<Instant>>;
+        fn end_timer(&self);
     }
+
+    pub(super) fn spawn<T: Timed>(_: &Arc<T>) {}
 }
 
 /// A clock that passes a whole turn with each reading, so that each turn is lost at once: the
@@ -51,16 +58,7 @@ mod clock {
 #[path = "../shared.rs"]
 mod shared;
 
-#[expect(
-    clippy::duplicate_mod,
-    dead_code,
-    reason = "the same source, on another lock"
-)]
-#[path = "../waiter.rs"]
-mod waiter;
-
-use shared::Shared;
-use waiter::Waiter;
+use shared::{Shared, Waiter};
 
 /// Limit of how many may be inside at once.
 struct Room(usize);

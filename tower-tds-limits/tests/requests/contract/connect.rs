@@ -20,10 +20,11 @@ async fn all_permits_back(limiter: &Limiter) {
 #[tokio::test(start_paused = true)]
 async fn readied_connector_is_called_and_its_clone_is_unready() {
     let limiter = limiter(1);
-    let mut connector = ConnectionLimitLayer::new(limiter.clone()).layer(Probe::connector());
+    let mut connector = ConnectionLimitLayer::new(limiter.clone()).layer(Probe::new());
     let target = Uri::from_static("http://a");
     for _ in 0..10 {
-        let readied = connector.ready().await.expect("there is a permit");
+        let readied = ServiceExt::<Uri>::ready(&mut connector).await;
+        let readied = readied.expect("there is a permit");
         let mut clone = task::spawn(readied.clone().oneshot(target.clone()));
         assert_pending!(clone.poll());
         assert_pending!(clone.poll(), "the one permit is with the original");
@@ -37,15 +38,16 @@ async fn readied_connector_is_called_and_its_clone_is_unready() {
 #[tokio::test]
 #[should_panic(expected = "`poll_ready` must return Ready before `call`")]
 async fn calling_an_unready_connector_panics() {
-    let mut connector = ConnectionLimitLayer::new(limiter(1)).layer(Probe::connector());
+    let mut connector = ConnectionLimitLayer::new(limiter(1)).layer(Probe::new());
     drop(connector.call(Uri::from_static("http://a")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropped_readied_connector_returns_its_permit_after_a_second() {
     let limiter = limiter(1);
-    let mut connector = ConnectionLimitLayer::new(limiter.clone()).layer(Probe::connector());
-    connector.ready().await.expect("there is a permit");
+    let mut connector = ConnectionLimitLayer::new(limiter.clone()).layer(Probe::new());
+    let readied = ServiceExt::<Uri>::ready(&mut connector).await;
+    readied.expect("there is a permit");
     assert_eq!(limiter.snapshot().connections, 1);
     drop(connector);
     assert_eq!(limiter.snapshot().connections, 1);

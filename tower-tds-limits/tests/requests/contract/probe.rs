@@ -4,7 +4,6 @@ use std::{
     collections::VecDeque,
     fmt,
     future::{Future, pending},
-    marker::PhantomData,
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -27,31 +26,15 @@ pub(crate) const BODY: &str = "bus 307";
 
 /// Panics on `call` without Ready, forgets readiness when cloned, gives Pending before each
 /// Ready, and answers after one more Pending.
-#[derive(Debug)]
-pub(crate) struct Probe<K = Call> {
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
     shared: Arc<Shared>,
     readiness: Readiness,
-    kind: PhantomData<K>,
 }
 
-/// Request and the response of a probe.
-pub(crate) trait Kind {
-    type Request;
-    type Response;
-
-    fn answer() -> Self::Response;
-}
-
-/// A request, answered with a small body.
-#[derive(Debug)]
-pub(crate) struct Call;
-
-/// A connect, answered with a socket that the other side has closed.
-#[derive(Debug)]
-pub(crate) struct Connect;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Readiness {
+    #[default]
     Unready,
     Asked,
     Ready,
@@ -74,23 +57,7 @@ type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ProbeError>> + Send>>;
 
 impl Probe {
     pub(crate) fn new() -> Self {
-        Self::of_its_kind()
-    }
-}
-
-impl Probe<Connect> {
-    pub(crate) fn connector() -> Self {
-        Self::of_its_kind()
-    }
-}
-
-impl<K> Probe<K> {
-    fn of_its_kind() -> Self {
-        Self {
-            shared: Arc::default(),
-            readiness: Readiness::Unready,
-            kind: PhantomData,
-        }
+        Self::default()
     }
 
     pub(crate) fn fail_readiness(&self) {
@@ -105,7 +72,7 @@ impl<K> Probe<K> {
         self.shared.calls_hang.store(true, SeqCst);
     }
 
-    pub(crate) fn answer(&self) {
+    pub(crate) fn answer_again(&self) {
         self.shared.calls_hang.store(false, SeqCst);
     }
 
@@ -118,12 +85,8 @@ impl<K> Probe<K> {
     }
 }
 
-impl<K: Kind> Service<K::Request> for Probe<K> {
-    type Response = K::Response;
-    type Error = ProbeError;
-    type Future = Answer<K::Response>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProbeError>> {
+impl Probe {
+    fn poll_readiness(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProbeError>> {
         if self.shared.readiness_fails.load(SeqCst) {
             return Poll::Ready(Err(ProbeError));
         }
@@ -137,7 +100,7 @@ impl<K: Kind> Service<K::Request> for Probe<K> {
         }
     }
 
-    fn call(&mut self, _: K::Request) -> Self::Future {
+    fn answer<T: Send + 'static>(&mut self, answer: T) -> Answer<T> {
         assert_eq!(self.readiness, Readiness::Ready, "called without readiness");
         self.readiness = Readiness::Unready;
         let shared = Arc::clone(&self.shared);
@@ -151,38 +114,47 @@ impl<K: Kind> Service<K::Request> for Probe<K> {
             if shared.calls_fail.load(SeqCst) {
                 return Err(ProbeError);
             }
-            Ok(K::answer())
+            Ok(answer)
         })
     }
 }
 
-impl<K> Clone for Probe<K> {
+/// Answers requests with a small body.
+impl Service<Request<Empty<Bytes>>> for Probe {
+    type Response = Response<Full<Bytes>>;
+    type Error = ProbeError;
+    type Future = Answer<Self::Response>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProbeError>> {
+        self.poll_readiness(cx)
+    }
+
+    fn call(&mut self, _: Request<Empty<Bytes>>) -> Self::Future {
+        self.answer(Response::new(Full::from(BODY)))
+    }
+}
+
+/// Connects to a socket that the other side has closed.
+impl Service<Uri> for Probe {
+    type Response = TokioIo<DuplexStream>;
+    type Error = ProbeError;
+    type Future = Answer<Self::Response>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProbeError>> {
+        self.poll_readiness(cx)
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        self.answer(TokioIo::new(duplex(64).0))
+    }
+}
+
+impl Clone for Probe {
     fn clone(&self) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
             readiness: Readiness::Unready,
-            kind: PhantomData,
         }
-    }
-}
-
-// === impl Kind ===
-
-impl Kind for Call {
-    type Request = Request<Empty<Bytes>>;
-    type Response = Response<Full<Bytes>>;
-
-    fn answer() -> Self::Response {
-        Response::new(Full::from(BODY))
-    }
-}
-
-impl Kind for Connect {
-    type Request = Uri;
-    type Response = TokioIo<DuplexStream>;
-
-    fn answer() -> Self::Response {
-        TokioIo::new(duplex(64).0)
     }
 }
 

@@ -69,8 +69,7 @@ impl Mix {
         let turn =
             |every: u64, of: u64| usize::try_from(seed / every % of).expect("a small number");
         let delay = Duration::from_millis([0, 20, 100, 300][rng.usize(..4)]);
-        let (window, counter) = (Rules::window(), Rules::window().counter());
-        let rules = [window, counter, counter.bucket(NINE)][turn(3, 3)];
+        let rules = [Rules::window(), COUNTER, ALL][turn(3, 3)];
         // A bucket of ten is full only if more than ten can be in flight.
         let sockets = rng.u32(4..16) + if has_bucket(rules) { AT_ONCE } else { 0 };
         let begins = runs.mul_f64(0.2 + 0.2 * rng.f64());
@@ -134,7 +133,7 @@ impl Mix {
 }
 
 fn has_bucket(rules: Rules) -> bool {
-    rules == rules.bucket(NINE)
+    rules == ALL
 }
 
 // === impl Level ===
@@ -170,10 +169,10 @@ fn each_rule_that_a_mix_claims_is_audited() {
     mix.rules = Rules::window();
     assert_eq!(over(&mix, &counter, &[]), [""; 0]);
     assert_eq!(over(&mix, &all, &[]), ["window"]);
-    mix.rules = mix.rules.counter();
+    mix.rules = COUNTER;
     assert_eq!(over(&mix, &bucket, &[]), [""; 0]);
     assert_eq!(over(&mix, &counter, &[]), ["counter"]);
-    mix.rules = mix.rules.bucket(NINE);
+    mix.rules = ALL;
     assert_eq!(over(&mix, &calm, &[]), [""; 0]);
     assert_eq!(over(&mix, &bucket, &[]), ["bucket"]);
     assert_eq!(over(&mix, &all, &[]), ["window", "counter", "bucket"]);
@@ -182,10 +181,17 @@ fn each_rule_that_a_mix_claims_is_audited() {
     assert_eq!(over(&mix, &calm, &open), ["sockets"]);
 }
 
-/// Burst of a bucket that takes ten at once.
-const NINE: Burst = Burst::Of(9);
+const ALL: Rules = Rules {
+    counter: true,
+    bucket: Some(Burst::Of(9)),
+};
 
-/// Bucket with a burst of nine.
+const COUNTER: Rules = Rules {
+    counter: true,
+    bucket: None,
+};
+
+/// Requests that the bucket of these rules takes at once.
 const AT_ONCE: u32 = 10;
 
 /// Longest service, and as long again for a machine that is busy with other tests.
