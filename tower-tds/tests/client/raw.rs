@@ -37,7 +37,7 @@ pub(crate) enum Act {
     /// Passes on to where a CONNECT leads.
     Tunnel,
     Close,
-    /// Ends the connection, without a close_notify under TLS.
+    /// Ends the connection, without a `close_notify` under TLS.
     Cut,
     Reset,
     /// Neither answers nor closes.
