@@ -162,6 +162,3 @@ const CODINGS: &str = "br,gzip";
 const MOST_CODINGS: usize = 4;
 
 const CHUNK: usize = 8 * 1024;
-
-#[cfg(test)]
-mod tests;

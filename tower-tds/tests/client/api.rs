@@ -1,29 +1,26 @@
-//! The public interface of the client: paths, bodies, certificates, proxies, shutdown.
+//! The public interface of the client: targets, bodies, certificates, proxies, connectors.
 
-use std::{future::IntoFuture, time::Duration};
+use std::{future::IntoFuture, sync::Arc, time::Duration};
 
-use http::{Request, StatusCode, header::USER_AGENT};
+use http::{Request, StatusCode, Uri, header::USER_AGENT};
 use http_body_util::BodyExt as _;
+use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
     pki_types::{CertificateDer, pem::PemObject},
 };
-use tds_sim::{Config, Faults, Server};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
-    net::{TcpListener, TcpStream},
-    time::sleep,
-};
-use tower_tds::{Client, Credentials, Kind, Limits, SharedLimits};
+use tds_sim::Config;
+use tokio::time::{sleep, timeout};
+use tower_tds::{Builder, Client, Kind, Limits, SharedLimits, layers::token::TokenEndpoint};
 
 use crate::client::{
-    server,
-    sim::{self, builder, client_at, start},
+    raw::{Act, Raw, answer, say, values},
+    world::{
+        Built as _, DATA, PATH, builder, builder_at, connector, faults, https, pipe_to, read,
+        secret, secure, served, until,
+    },
 };
-
-/// Longer than any operation of these tests.
-const HANGS: Duration = Duration::from_secs(60);
 
 #[derive(Debug, serde::Deserialize)]
 struct Named {
@@ -32,65 +29,47 @@ struct Named {
 
 #[tokio::test]
 async fn targets_by_path_url_or_request_reach_the_service() {
-    let server = start(Config::default()).await;
-    let client = sim::client(&server);
-    let text = client.get("/v1/live/bus").await.expect("data").text().await;
+    let (server, client) = served().await;
+    let text = client.get(PATH).await.expect("data").text().await;
     assert!(text.expect("a whole body").starts_with("{\"name\":\"bus\""));
-    let whole = format!("{}/v1/live/bus?a=%2F", server.base_url());
-    let named: Named = client
-        .get(&whole)
-        .await
-        .expect("data")
-        .json()
-        .await
-        .expect("JSON");
+    let whole = client
+        .get(format!("{}{PATH}?a=%2F", server.base_url()))
+        .await;
+    let named: Named = whole.expect("data").json().await.expect("JSON");
     assert_eq!(named.name, "bus");
     // The simulated service accepts only GET.
-    let head = Request::head("/v1/live/bus").body(()).expect("a request");
+    let head = Request::head(PATH).body(()).expect("a request");
     let refused = client.request(head).await.expect_err("no GET");
     assert_eq!(refused.status(), Some(StatusCode::METHOD_NOT_ALLOWED));
-    let request = Request::get("/v1/live/bus?b").body(()).expect("a request");
-    let response = client.request(request).await.expect("data").into_http();
-    drop(response);
-    let targets: Vec<_> = server
-        .ledger()
-        .arrivals()
-        .iter()
-        .map(|arrival| arrival.target.to_string())
-        .collect();
-    let path = "/v1/live/bus";
+    let request = Request::get("/v1/live/bus?b").version(http::Version::HTTP_2);
+    let response = client.request(request.body(()).expect("a request")).await;
+    assert_eq!(response.expect("data").status(), StatusCode::OK);
+    let below = builder_at(&server, &format!("{}/v1/", server.base_url())).built();
+    let query = "?$filter=line%20eq%20'307'";
+    let called = below.get(format!("/live/bus{query}")).await;
+    called.expect("data");
+    let arrivals = server.ledger().arrivals();
+    let targets: Vec<_> = arrivals.iter().map(|arrival| &*arrival.target).collect();
+    let last = format!("{PATH}{query}");
     assert_eq!(
         targets,
-        [path, "/v1/live/bus?a=%2F", path, "/v1/live/bus?b"]
+        [PATH, "/v1/live/bus?a=%2F", PATH, "/v1/live/bus?b", &last]
     );
 }
 
 #[tokio::test]
-async fn base_url_may_have_a_path() {
-    let server = start(Config::default()).await;
-    let base = format!("{}/v1/", server.base_url());
-    let client = client_at(&server, &base);
-    client
-        .get("/live/bus?$filter=line%20eq%20'307'")
-        .await
-        .expect("data");
-    let arrivals = server.ledger().arrivals();
-    let target = arrivals.first().map(|arrival| &*arrival.target);
-    assert_eq!(target, Some("/v1/live/bus?$filter=line%20eq%20'307'"));
-}
-
-#[tokio::test]
 async fn foreign_or_malformed_target_is_refused_unsent() {
-    let server = start(Config::default()).await;
-    let other = start(Config::default()).await;
-    let client = sim::client(&server);
-    let foreign = format!("{}/v1/live/bus", other.base_url());
-    for target in [&*foreign, "v1/live/bus", "/a b", ""] {
-        let error = client.get(target).await.expect_err(target);
-        assert_eq!(error.kind(), Kind::InvalidRequest, "{target}: {error}");
+    let (server, client) = served().await;
+    let (other, _) = served().await;
+    let foreign = format!("{}{PATH}", other.base_url());
+    let calls = [&*foreign, "v1/live/bus", "/a b", ""].map(|target| client.get(target));
+    let header = client.get(PATH).header("a b", "c");
+    // The token is for one host.
+    let host = client.get(PATH).header("host", "other.example");
+    for call in calls.into_iter().chain([header, host]) {
+        let error = call.await.expect_err("it cannot be sent");
+        assert_eq!(error.kind(), Kind::InvalidRequest, "{error}");
     }
-    let error = client.get("/v1/live/bus").header("a b", "c").await;
-    assert_eq!(error.expect_err("no name").kind(), Kind::InvalidRequest);
     for ledger in [server.ledger(), other.ledger()] {
         assert_eq!(ledger.summary().data_calls, 0);
     }
@@ -98,344 +77,244 @@ async fn foreign_or_malformed_target_is_refused_unsent() {
 
 #[tokio::test]
 async fn body_is_read_whole_in_chunks_or_in_frames() {
-    let server = start(Config::default()).await;
-    let client = sim::client(&server);
-    let path = "/v1/live/bus";
-    let whole = client
-        .get(path)
-        .await
-        .expect("data")
-        .bytes()
-        .await
-        .expect("a body");
-    let mut response = client.get(path).await.expect("data");
+    let (_server, client) = served().await;
+    let whole = read(client.get(PATH)).await.expect("a body");
+    let mut response = client.get(PATH).await.expect("data");
     let mut pieces = Vec::new();
     while let Some(piece) = response.chunk().await.expect("a body") {
         pieces.extend_from_slice(&piece);
     }
-    let response = client.get(path).await.expect("data").into_http();
+    let response = client.get(PATH).await.expect("data").into_http();
     let framed = response.into_body().collect().await.expect("a body");
-    let framed = framed.to_bytes();
     // The service has fresh data each time, of the same shape.
-    for body in [&*whole, &*pieces, &*framed] {
+    for body in [&*whole, &*pieces, &*framed.to_bytes()] {
         assert!(body.starts_with(b"{\"name\":\"bus\""), "{body:?}");
     }
 }
 
-/// Answers one request of each connection, and returns the heads of the requests.
-async fn echo() -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let (saw, seen) = tokio::sync::mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        while let Ok((mut socket, _)) = listener.accept().await {
-            let head = head(&mut socket).await;
-            if saw.send(head).is_err() {
-                return;
-            }
-            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-            socket.write_all(answer).await.expect("the client reads");
-        }
-    });
-    (url, seen)
-}
-
-async fn head(socket: &mut TcpStream) -> String {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(socket.read_u8().await.expect("a head"));
-    }
-    String::from_utf8(head).expect("a head is text")
-}
-
 #[tokio::test]
 async fn request_has_exactly_one_host_header() {
-    let server = start(Config::default()).await;
-    let (url, mut seen) = echo().await;
-    let authority = url.trim_start_matches("http://");
-    let client = client_at(&server, &url);
-    let whole = format!("{url}/whole");
-    for target in ["/path", &whole] {
+    let raw = Raw::saying(answer("200 OK", "")).await;
+    let client = raw.client();
+    let authority = raw.url.trim_start_matches("http://");
+    for target in ["/path", &format!("{}/whole", raw.url)] {
         client.get(target).await.expect("an answer");
-        client
-            .get(target)
-            .header("host", authority)
-            .await
-            .expect("an answer");
-        for _ in 0..2 {
-            let head = seen.recv().await.expect("a head").to_lowercase();
-            let hosts = head.lines().filter_map(|line| line.strip_prefix("host: "));
-            assert_eq!(hosts.collect::<Vec<_>>(), [authority], "{head}");
-        }
+        let named = client.get(target).header("host", authority).await;
+        named.expect("an answer");
     }
-    // The token is for one host.
-    let error = client.get("/path").header("host", "other.example").await;
-    assert_eq!(
-        error.expect_err("another host").kind(),
-        Kind::InvalidRequest
-    );
+    for head in raw.calls() {
+        assert_eq!(values(&head, "host"), [authority], "{head}");
+    }
 }
 
+/// A firewall in front of an identity server may refuse requests without one.
 #[tokio::test]
-async fn client_sends_a_user_agent_unless_the_caller_does() {
-    let server = start(Config::default()).await;
-    let (url, mut seen) = echo().await;
-    let version = concat!("user-agent: tower-tds/", env!("CARGO_PKG_VERSION"));
-    client_at(&server, &url).get("/").await.expect("an answer");
-    let head = seen.recv().await.expect("a head").to_lowercase();
-    assert!(head.contains(version), "{head}");
-    client_at(&server, &url)
-        .get("/")
+async fn requests_for_data_tokens_and_discovery_carry_a_user_agent() {
+    let raw = Raw::start(|asked| {
+        let issuer = format!("http://{}", values(asked.head, "host")[0]);
+        let document = format!(r#"{{"issuer":"{issuer}","token_endpoint":"{issuer}/token"}}"#);
+        vec![say(answer("200 OK", document))]
+    })
+    .await;
+    let issuer = TokenEndpoint::discover(&raw.url).expect("loopback");
+    let client = Client::builder(issuer, &raw.url, secret())
+        .loopback_http()
+        .built();
+    client.get(PATH).await.expect("an answer");
+    client
+        .get(PATH)
         .header(USER_AGENT, "mine")
         .await
         .expect("an answer");
-    let head = seen.recv().await.expect("a head");
-    assert!(head.contains("mine") && !head.contains(version), "{head}");
+    let own = concat!("tower-tds/", env!("CARGO_PKG_VERSION"));
+    let all = raw.all();
+    let agents: Vec<_> = all.iter().map(|head| values(head, "user-agent")).collect();
+    // Discovery, the token, and data twice.
+    assert_eq!(agents, [[own], [own], [own], ["mine"]]);
 }
 
-/// A tunnelling proxy: its address, and the heads of its CONNECT requests with their credentials.
-async fn proxy() -> (
-    std::net::SocketAddr,
-    tokio::sync::mpsc::UnboundedReceiver<String>,
-) {
-    slow_proxy(|_| Duration::ZERO).await
-}
-
-/// A proxy that waits this long before it accepts the n-th tunnel.
-async fn slow_proxy(
-    wait: fn(u32) -> Duration,
-) -> (
-    std::net::SocketAddr,
-    tokio::sync::mpsc::UnboundedReceiver<String>,
-) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let (saw, seen) = tokio::sync::mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        let mut waits = (0..).map(wait);
-        while let Ok((mut socket, _)) = listener.accept().await {
-            let (saw, wait) = (saw.clone(), waits.next().expect("it never ends"));
-            tokio::spawn(async move {
-                let head = head(&mut socket).await;
-                let target = head.split(' ').nth(1).map(str::to_owned);
-                let mut there = TcpStream::connect(target.expect("a target"))
-                    .await
-                    .expect("it listens");
-                drop(saw.send(head));
-                sleep(wait).await;
-                socket
-                    .write_all(b"HTTP/1.1 200 OK\r\n\r\n")
-                    .await
-                    .expect("the client reads");
-                drop(copy_bidirectional(&mut socket, &mut there).await);
-            });
-        }
+/// A proxy that waits this long before it accepts the n-th tunnel, and a client through it.
+async fn behind_a_proxy(waits: fn(usize) -> u64, texts: &[&str]) -> (tds_sim::Server, Raw, Client) {
+    let (server, authority) = secure().await;
+    server.sim().set_faults(faults(texts));
+    let proxy = Raw::start(move |asked| {
+        vec![
+            Act::Wait(Duration::from_millis(waits(asked.call))),
+            Act::Tunnel,
+        ]
     });
-    (address, seen)
+    let proxy = proxy.await;
+    let client = builder(&server)
+        .root_certificate(&authority)
+        .proxy(&proxy.url.replace("http://", "http://ann:s3cr3t@"))
+        .built();
+    client.tokens().ready().await.expect("a token");
+    (server, proxy, client)
 }
 
 #[tokio::test]
 async fn client_works_through_a_proxy_with_a_root_certificate() {
-    let mut config = Config::default();
-    config.tls = true;
-    let server = start(config).await;
-    let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
-    let (address, mut seen) = proxy().await;
-    let client = builder(&server)
-        .root_certificate(&authority)
-        .proxy(&format!("http://ann:s3cr3t@{address}"))
-        .build()
-        .expect("all of it can be used");
-    client.get("/v1/live/bus").await.expect("data");
-    for _ in 0..2 {
-        let head = seen
-            .recv()
-            .await
-            .expect("a tunnel for the token, and one for the data");
-        assert!(
-            head.starts_with("CONNECT 127.0.0.1:") || head.starts_with("CONNECT localhost:"),
-            "{head}"
+    let (server, proxy, client) = behind_a_proxy(|_| 0, &[]).await;
+    client.get(PATH).await.expect("data");
+    // A tunnel for the token, and one for the data.
+    let heads = proxy.calls();
+    for (head, url) in heads.iter().zip([server.auth_url(), server.base_url()]) {
+        let authority = url.trim_start_matches("https://");
+        let asked = format!(
+            "CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n\
+             proxy-authorization: Basic YW5uOnMzY3IzdA==\r\n\r\n"
         );
-        assert!(
-            head.to_lowercase().contains("proxy-authorization: basic "),
-            "{head}"
-        );
+        assert!(head.eq_ignore_ascii_case(&asked), "{head}");
     }
-    // The token's tunnel is closed, and its permit is back a second later.
-    while client.limiter().snapshot().connections > 1 {
-        sleep(Duration::from_millis(10)).await;
-    }
-    assert_eq!(
-        client.limiter().snapshot().connections,
-        1,
-        "the tunnel counts"
-    );
+    assert_eq!(heads.len(), 2);
+    // The token's tunnel is closed, and its permit is back a second later. The other one counts.
+    until(|| client.limiter().snapshot().connections <= 1).await;
+    assert_eq!(client.limiter().snapshot().connections, 1);
 }
 
 #[tokio::test]
 async fn call_without_a_connection_is_unsent_after_deadline_or_cancel() {
-    let mut config = Config::default();
-    config.tls = true;
-    let server = start(config).await;
-    let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
     // The tunnel for the token is quick. The tunnels for data are slow.
-    let slow = |n| Duration::from_millis(if n == 0 { 0 } else { 600 });
-    let (address, mut seen) = slow_proxy(slow).await;
-    let client = builder(&server)
-        .root_certificate(&authority)
-        .proxy(&format!("http://{address}"))
-        .build()
-        .expect("all of it can be used");
-    client.tokens().ready().await.expect("a token");
-    seen.recv().await.expect("the token's tunnel");
-    let request = Request::post("/v1/live/bus").body("once");
-    let late = client.request(request.expect("a request"));
-    let error = late.deadline(Duration::from_millis(100)).await;
-    assert_eq!(error.expect_err("no tunnel").kind(), Kind::Timeout);
-    let gone = client.get("/v1/live/bus").into_future();
-    tokio::time::timeout(Duration::from_millis(100), gone)
-        .await
-        .expect_err("no tunnel");
-    seen.recv().await.expect("the first one's tunnel");
-    seen.recv().await.expect("the second one's tunnel");
+    let slow = |n| if n == 1 { 0 } else { 600 };
+    let (server, proxy, client) = behind_a_proxy(slow, &[]).await;
+    let request = Request::post(PATH).body("once").expect("a request");
+    let late = client.request(request).deadline(Duration::from_millis(100));
+    let error = late.await.expect_err("no tunnel");
+    assert_eq!(error.kind(), Kind::Timeout);
+    let gone = timeout(Duration::from_millis(100), client.get(PATH));
+    gone.await.expect_err("no tunnel");
+    until(|| proxy.calls().len() == 3).await;
     sleep(Duration::from_millis(1_500)).await;
     assert_eq!(server.ledger().summary().data_calls, 0);
 }
 
 #[tokio::test]
-async fn unknown_certificate_authority_is_refused() {
-    let mut config = Config::default();
-    config.tls = true;
-    let server = start(config).await;
-    let client = builder(&server).build().expect("the platform has roots");
-    let error = client
-        .get("/v1/live/bus")
-        .await
-        .expect_err("nobody knows it");
-    assert_eq!((error.kind(), error.attempts()), (Kind::Tls, 1));
-    let line = error.to_string();
-    assert!(line.contains("Builder::root_certificate"), "{line}");
-    assert_eq!(server.ledger().summary().token_posts, 0);
-}
-
-#[tokio::test]
-async fn custom_tls_configuration_is_used() {
-    let mut config = Config::default();
-    config.tls = true;
-    let server = Server::start(config).await.expect("a free port");
-    let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
-    let mut roots = RootCertStore::empty();
-    for root in CertificateDer::pem_slice_iter(&authority) {
-        let root = root.expect("it is PEM");
-        roots.add(root).expect("a certificate");
-    }
-    let with = |roots: RootCertStore| {
-        let config =
-            ClientConfig::builder_with_provider(std::sync::Arc::new(ring::default_provider()))
-                .with_safe_default_protocol_versions()
-                .expect("ring knows them")
-                .with_root_certificates(roots)
-                .with_no_client_auth();
-        let client = builder(&server).tls(config).build();
-        client.expect("a configuration")
-    };
-    with(roots).get("/v1/live/bus").await.expect("data");
-    let error = with(RootCertStore::empty()).get("/v1/live/bus").await;
-    let error = error.map(drop).expect_err("it believes nobody");
-    assert_eq!(error.kind(), Kind::Tls, "{error}");
-}
-
-#[tokio::test]
-async fn build_refuses_invalid_or_ignored_settings() {
-    let server = start(Config::default()).await;
-    let plain = || builder(&server);
-    let tls = || {
-        let provider = std::sync::Arc::new(ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider);
-        let config = config
-            .with_safe_default_protocol_versions()
-            .expect("they are known");
-        config
-            .with_root_certificates(RootCertStore::empty())
-            .with_no_client_auth()
-    };
-    let secure = || {
-        let credentials = Credentials::new("id", "s3cr3t").expect("they can be sent");
-        let (auth, data) = ("https://auth.example.org", "https://data.example.org");
-        Client::builder(auth, data, credentials).tls(tls())
-    };
-    let mut with_alpn = tls();
-    with_alpn.alpn_protocols = vec![b"h2".to_vec()];
-    let cases = [
-        (plain().root_certificate(b"no PEM"), "root certificate"),
-        (
-            plain().tls(tls()).root_certificate(b"any"),
-            "root_certificate",
-        ),
-        (secure().proxy("not an address"), "proxy"),
-        (plain().tls(with_alpn), "ALPN"),
-        (secure().proxy("socks5://127.0.0.1:1080"), "proxy"),
-        (secure().proxy("https://127.0.0.1:1080"), "proxy"),
-    ];
-    for (builder, named) in cases {
-        let error = builder.build().expect_err(named);
-        assert!(error.to_string().contains(named), "{error}");
-    }
-    plain()
-        .tls(tls())
-        .build()
-        .expect("a configuration of one's own");
-}
-
-#[tokio::test]
 async fn cancelled_call_on_a_reused_connection_is_completed() {
-    let mut config = Config::default();
-    config.tls = true;
-    let server = start(config).await;
-    let mut faults = Faults::default();
-    faults.before_head = "400ms".parse().expect("a delay");
-    server.sim().set_faults(faults);
-    let authority = std::fs::read(server.ca_file().expect("it speaks TLS")).expect("it is there");
     // The tunnels of the token and of the first call are quick. All others are slow.
-    let slow = |n| Duration::from_secs(if n < 2 { 0 } else { 5 });
-    let (address, _seen) = slow_proxy(slow).await;
-    let client = builder(&server)
-        .root_certificate(&authority)
-        .proxy(&format!("http://{address}"))
-        .build()
-        .expect("all of it can be used");
-    client.tokens().ready().await.expect("a token");
-    let first = tokio::spawn(client.get("/v1/live/bus").into_future());
+    let slow = |n| if n <= 2 { 0 } else { 5_000 };
+    let (server, _proxy, client) = behind_a_proxy(slow, &["head=400ms"]).await;
+    let first = tokio::spawn(client.get(PATH).into_future());
     sleep(Duration::from_millis(150)).await;
     // The second call begins to connect, and then gets the free connection of the first call.
-    let second = tokio::spawn(client.get("/v1/live/bus").into_future());
+    let second = tokio::spawn(client.get(PATH).into_future());
     let first = first.await.expect("no panic").expect("data");
     first.bytes().await.expect("a whole body");
-    while server.ledger().summary().data_calls < 2 {
-        sleep(Duration::from_millis(5)).await;
-    }
+    until(|| server.ledger().summary().data_calls == 2).await;
     second.abort();
     sleep(Duration::from_millis(1_500)).await;
     let seen = server.ledger().summary();
     assert_eq!((seen.complete, seen.aborted), (2, 0));
 }
 
+/// The configuration of one's own, with these roots.
+fn tls(roots: RootCertStore) -> ClientConfig {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring knows them")
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
+
+#[tokio::test]
+async fn certificates_are_checked_by_the_roots_that_were_given() {
+    let (server, authority) = secure().await;
+    let none = builder(&server).built().get(PATH).await;
+    let error = none
+        .map(drop)
+        .expect_err("the platform's roots don't know it");
+    assert_eq!((error.kind(), error.attempts()), (Kind::Tls, 1));
+    assert!(
+        error.to_string().contains("Builder::root_certificate"),
+        "{error}"
+    );
+    let own = |roots| builder(&server).tls(tls(roots)).built().get(PATH);
+    let error = own(RootCertStore::empty()).await.map(drop);
+    let error = error.expect_err("it believes nobody");
+    assert_eq!(error.kind(), Kind::Tls, "{error}");
+    assert_eq!(server.ledger().summary().token_posts, 0);
+    let mut roots = RootCertStore::empty();
+    for root in CertificateDer::pem_slice_iter(&authority) {
+        let root = root.expect("it is PEM");
+        roots.add(root).expect("a certificate");
+    }
+    own(roots).await.expect("data");
+}
+
+#[test]
+fn build_refuses_invalid_ignored_or_insecure_settings() {
+    let own = || https(secret()).tls(tls(RootCertStore::empty()));
+    let given = || https(secret()).connector(HttpConnector::new());
+    let at = |data: &str| Client::builder("https://auth.example.org", data, secret());
+    let mut alpn = tls(RootCertStore::empty());
+    alpn.alpn_protocols = vec![b"h2".to_vec()];
+    let plain = TokenEndpoint::discover("http://127.0.0.1:1").expect("loopback");
+    let cases: [(Builder, &str); 19] = [
+        (
+            https(secret()).root_certificate(b"no PEM"),
+            "root certificate",
+        ),
+        (own().root_certificate(b"any"), "root_certificate"),
+        (own().proxy("not an address"), "proxy"),
+        (own().proxy("socks5://127.0.0.1:1080"), "proxy"),
+        (own().proxy("https://127.0.0.1:1080"), "proxy"),
+        (own().proxy("http://a b"), "proxy"),
+        (own().proxy("http://ann:s3cr3t@[::1]:x"), "proxy"),
+        (own().proxy("http://ann:p^ss@proxy:3128"), "proxy"),
+        (https(secret()).tls(alpn), "ALPN"),
+        (given().root_certificate(b"any"), "connector"),
+        (given().tls(tls(RootCertStore::empty())), "connector"),
+        (given().proxy("http://127.0.0.1:3128"), "connector"),
+        (given().env_proxies(), "connector"),
+        // None of these may send the token in clear.
+        (
+            at("http://data.example.org").connector(HttpConnector::new()),
+            "https",
+        ),
+        (at("http://data.example.org").loopback_http(), "https"),
+        (at("http://data.example.org"), "Builder::loopback_http"),
+        (at("http://127.0.0.1:1"), "Builder::loopback_http"),
+        (Client::builder(plain, DATA, secret()), ""),
+        (Client::builder("no URL", DATA, secret()), ""),
+    ];
+    for (builder, named) in cases {
+        let error = builder.build().expect_err(named);
+        let text = error.to_string();
+        assert!(text.contains(named), "{named}: {text}");
+        // The line contains the cause, and the chain does not repeat it.
+        let source = std::error::Error::source(&error);
+        let mut causes = std::iter::successors(source, |cause| cause.source());
+        assert!(
+            causes.all(|cause| !text.contains(&cause.to_string())),
+            "{text}"
+        );
+    }
+    let loopback = at("http://127.0.0.1:1").loopback_http();
+    let proxies = [
+        "proxy:3128",
+        "http://proxy",
+        "http://[::1]",
+        "http://ann:s3cr3t@[::1]:3128",
+    ];
+    let proxied = proxies.map(|proxy| own().proxy(proxy));
+    for builder in proxied
+        .into_iter()
+        .chain([own(), given(), loopback, at(DATA)])
+    {
+        builder.build().expect("all of it can be used");
+    }
+}
+
 #[tokio::test]
 async fn clients_with_shared_limits_pause_separately() {
-    let answer =
-        b"HTTP/1.1 429 Too Many Requests\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n";
+    let refuses = answer("429 Too Many Requests\r\nretry-after: 3600", "");
     let (refuses, serves) = (
-        server::Server::start(answer).await,
-        server::Server::start(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await,
+        Raw::saying(refuses).await,
+        Raw::saying(answer("200 OK", "")).await,
     );
     let limits = SharedLimits::from(Limits::default());
     // By value, as one would write it first, and by reference.
-    let at = |server: &server::Server, limits: SharedLimits| {
-        let client = server.builder().limits(limits).build();
-        client.expect("loopback is let through")
-    };
-    let one = at(&refuses, limits.clone());
-    let other = at(&serves, limits);
+    let one = refuses.builder().limits(limits.clone()).built();
+    let other = serves.builder().limits(&limits).built();
     let error = one
         .get("/x")
         .await
@@ -446,50 +325,30 @@ async fn clients_with_shared_limits_pause_separately() {
 }
 
 #[tokio::test]
-async fn request_with_version_http2_succeeds() {
-    let server = start(Config::default()).await;
-    let client = sim::client(&server);
-    let request = Request::get("/v1/live/bus").version(http::Version::HTTP_2);
-    let response = client.request(request.body(()).expect("a request")).await;
-    assert_eq!(response.expect("data").status(), StatusCode::OK);
-}
-
-#[tokio::test]
-async fn deadline_ends_a_dripping_body_coded_or_plain() {
-    let server = start(Config::default()).await;
-    for coded in [false, true] {
-        let mut client = builder(&server);
-        if coded {
-            client = client.compression();
-        }
-        let client = client.build().expect("loopback is let through");
-        client.tokens().ready().await.expect("a token");
-        // Long enough for a head on a machine that stalls.
-        let whole = Duration::from_secs(5);
-        let drips = client.get("/v1/history/day?bytes=400000&rate=3000");
-        let head = drips.deadline(whole).await.expect("a head");
-        let error = head.bytes().await.expect_err("it takes two minutes");
-        assert_eq!(error.kind(), Kind::Timeout, "{error}");
-        assert_eq!(error.waited_for(), Some("the rest of the body"));
-        assert!(error.received() > Some(0), "{error}");
-        assert!(client.shutdown(HANGS).await, "its place comes back");
+async fn custom_connector_makes_all_connections_within_the_limit() {
+    let sim = tds_sim::Sim::new(Config::default());
+    let (asked, notes) = std::sync::mpsc::channel();
+    let serves = sim.clone();
+    let pipes = connector(move |target: Uri| {
+        asked.send(target).expect("the test goes on");
+        std::future::ready(Ok(pipe_to(&serves)))
+    });
+    let limits = Limits::default().connections(5.try_into().expect("not zero"));
+    let credentials = crate::client::world::credentials(&sim);
+    let client = https(credentials).limits(limits).connector(pipes).built();
+    for body in crate::client::world::read_many(&client, 40).await {
+        assert!(body.expect("a whole body").starts_with(b"{\"name\""));
     }
-    let seen = server.ledger().summary();
-    assert_eq!((seen.data_calls, seen.complete), (2, 0));
-}
-
-#[tokio::test]
-async fn debug_of_call_and_response_shows_no_secret() {
-    let server = start(Config::default()).await;
-    let client = sim::client(&server);
-    let call = client
-        .get("/v1/live/bus?key=CANARY")
-        .header("x-api-key", "CANARY");
-    let printed = format!("{call:?}");
-    let answer = client.get("/v1/live/bus").await.expect("data");
-    let mut answer = answer.into_http();
-    let cookie = "CANARY".parse().expect("a header");
-    answer.headers_mut().insert("set-cookie", cookie);
-    let printed = format!("{printed} {:?}", tower_tds::Response::from(answer));
-    assert!(!printed.contains("CANARY"), "{printed}");
+    let seen = sim.ledger().summary();
+    assert_eq!((seen.token_posts, seen.complete), (1, 40));
+    // One of the five is the token's.
+    assert!(seen.peak_sockets <= 5, "{seen:?}");
+    assert!(client.limiter().snapshot().connections > 0);
+    let hosts: Vec<_> = notes
+        .try_iter()
+        .map(|uri| uri.host().map(str::to_owned))
+        .collect();
+    assert_eq!(hosts[0].as_deref(), Some("auth.example.org"));
+    let data = |host: &Option<String>| host.as_deref() == Some("data.example.org");
+    assert!(hosts.iter().skip(1).all(data), "{hosts:?}");
 }

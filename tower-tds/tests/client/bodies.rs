@@ -1,160 +1,142 @@
-//! Bodies that end early, stall, or block other calls, through the assembled client. The server
-//! writes raw bytes, so that it can behave in any way.
+//! Bodies that end early, stall, or block other calls, and bodies as text and as JSON, by a server that writes raw bytes.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
-use http::{Request, Response};
 use http_body_util::BodyExt;
 use tokio::{
     task::JoinHandle,
     time::{Instant, pause, resume, sleep},
 };
-use tower::ServiceExt;
 use tower_tds::{
-    Builder, Client, Credentials, Error, Kind, Limits, RequestBody, ResponseBody,
+    Client, Error, Kind, Limits, Response,
     layers::errors::{RetryLayer, Sent},
 };
 
-use crate::client::server::Server;
+use crate::client::{
+    raw::{Raw, answer},
+    world::{Built as _, count},
+};
 
-fn builder(server: &Server) -> Builder {
-    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
-    Client::builder(&server.url(), &server.url(), credentials).loopback_http()
+/// The response of these bytes, after which the server closes the connection.
+async fn response_of(bytes: impl Into<Vec<u8>>) -> Response {
+    let client = Raw::saying(bytes).await.client();
+    client.get("/close").await.expect("the head of a success")
 }
 
-fn built(builder: Builder) -> Client {
-    builder.build().expect("loopback is let through")
+async fn text_of(kind: &str, body: impl AsRef<[u8]>) -> Result<String, Error> {
+    let response = response_of(answer(&format!("200 OK\r\ncontent-type: {kind}"), body));
+    response.await.text().await
 }
 
-type Outcome = Result<Response<ResponseBody>, Error>;
-
-async fn get(client: &Client, url: String) -> Outcome {
-    let request = Request::get(url).body(RequestBody::default());
-    client.clone().oneshot(request.expect("a request")).await
-}
-
-/// The body of a response of these bytes, after which the server closes the connection.
-async fn body_of(answer: &[u8]) -> ResponseBody {
-    body_from(&Server::start(answer).await).await
-}
-
-async fn body_from(server: &Server) -> ResponseBody {
-    let client = built(builder(server));
-    let response = get(&client, format!("{}/close", server.url())).await;
-    response.expect("the head of a success").into_body()
+/// In a report of many calls, an error shows which one failed.
+fn assert_named(error: &Error, kind: Kind) {
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(
+        error.to_string().starts_with("GET http://127.0.0.1:"),
+        "{error}"
+    );
 }
 
 const LENGTH: &str = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf";
+const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
 
 #[tokio::test]
 async fn truncated_body_error_has_received_and_announced_lengths() {
-    let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n";
-    for (answer, received, came) in [
-        (LENGTH, 4, " after 4 of 100 bytes"),
-        (chunks, 4, " after 4 bytes"),
+    let chunks = format!("{CHUNKED}4\r\nhalf\r\n");
+    for (answer, came) in [
+        (LENGTH, " after 4 of 100 bytes"),
+        (&*chunks, " after 4 bytes"),
     ] {
-        let server = Server::start(answer.as_bytes()).await;
-        let body = body_from(&server).await;
-        let error: Error = body.collect().await.expect_err("it breaks off");
-        assert_eq!(error.kind(), Kind::Truncated, "{error:?}");
-        assert_eq!(error.received(), Some(received));
+        let raw = Raw::saying(answer).await;
+        let head = raw.client().get("/close").await.expect("a head");
+        let error = head.bytes().await.expect_err("it breaks off");
+        assert_named(&error, Kind::Truncated);
+        assert_eq!(error.received(), Some(4));
         assert!(error.to_string().contains(came), "{error}");
         assert!(error.is_retryable(), "by its caller, who has the part");
-        assert_eq!(server.seen(), ["POST", "t1"], "by nobody else");
+        assert_eq!(raw.seen(), ["POST", "t1"], "by nobody else");
     }
 }
 
 #[tokio::test]
-async fn body_ended_by_connection_close_is_read_to_that_end() {
-    let body = body_of(b"HTTP/1.1 200 OK\r\n\r\nhalf, or all").await;
-    let body = body.collect().await.expect("nothing tells otherwise");
-    assert_eq!(body.to_bytes(), "half, or all");
+async fn body_is_read_to_the_end_that_its_head_announces() {
+    let empty = format!("{CHUNKED}0\r\n\r\n");
+    for (answer, whole) in [
+        ("HTTP/1.1 200 OK\r\n\r\nhalf, or all", "half, or all"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", ""),
+        (&empty, ""),
+    ] {
+        let body = response_of(answer).await.bytes().await;
+        assert_eq!(body.expect("nothing tells otherwise"), whole);
+    }
 }
 
 #[tokio::test]
 async fn folded_header_line_becomes_a_space() {
-    let answer = b"HTTP/1.1 200 OK\r\nx-note: folded\r\n\tonce\r\ncontent-length: 2\r\n\r\nok";
-    let server = Server::start(answer).await;
-    let response = get(&built(builder(&server)), server.url()).await;
-    let response = response.expect("RFC 9112, section 5.2");
+    let response = response_of(answer("200 OK\r\nx-note: folded\r\n\tonce", "ok")).await;
     let note = response.headers()["x-note"].to_str().expect("text");
-    assert_eq!(
-        note.split_whitespace().collect::<Vec<_>>(),
-        ["folded", "once"]
-    );
+    // RFC 9112, section 5.2.
+    let words: Vec<_> = note.split_whitespace().collect();
+    assert_eq!(words, ["folded", "once"]);
 }
 
 #[tokio::test]
 async fn unrequested_upgrade_is_an_error() {
-    let server = Server::start(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: other\r\n\r\n").await;
-    let called = get(&built(builder(&server)), server.url()).await;
-    let error = called.expect_err("2xx or 304");
+    let raw = Raw::saying("HTTP/1.1 101 Switching Protocols\r\nupgrade: other\r\n\r\n").await;
+    let error = raw.client().get("/").await.expect_err("2xx or 304");
     assert_eq!(error.kind(), Kind::UnexpectedAnswer);
 }
 
 #[tokio::test]
-async fn empty_body_is_complete() {
-    let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
-    for answer in ["HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", chunks] {
-        let body = body_of(answer.as_bytes()).await;
-        assert_eq!(body.collect().await.expect("whole").to_bytes(), "");
-    }
-}
-
-#[tokio::test]
 async fn silent_body_ends_at_the_read_timeout() {
-    let server = Server::start(LENGTH.as_bytes()).await;
-    for (client, limit) in [
-        (built(builder(&server)), 30),
-        (
-            built(builder(&server).read_timeout(Duration::from_secs(90))),
-            90,
-        ),
-    ] {
-        let response = get(&client, format!("{}/hold", server.url())).await;
-        let mut body = response.expect("the head of a success").into_body();
+    let raw = Raw::saying(LENGTH).await;
+    let longer = raw.builder().read_timeout(Duration::from_secs(90));
+    for (client, limit) in [(raw.client(), 30), (longer.built(), 90)] {
+        let head = client.get("/hold").await.expect("the head of a success");
+        let mut body = head.into_http().into_body();
         let start = Instant::now();
         let frame = body.frame().await.expect("a part").expect("of it");
         assert_eq!(frame.into_data().expect("data"), "half");
         // From here on the time passes only in the stall.
         pause();
         let error = body.frame().await.expect("an end").expect_err("of silence");
-        assert_eq!(error.kind(), Kind::Truncated, "{error:?}");
-        assert_eq!(error.received(), Some(4));
+        assert_eq!(
+            (error.kind(), error.received()),
+            (Kind::Truncated, Some(4)),
+            "{error:?}"
+        );
         // The rest is what this machine took until the pause.
         let seconds = start.elapsed().as_secs();
         assert!((limit..limit + 10).contains(&seconds), "{seconds}");
         assert!(body.frame().await.is_none());
         resume();
-        let free = client.limiter().snapshot();
-        assert_eq!(free.in_flight, 0, "and its permit is free");
+        assert_eq!(
+            client.limiter().snapshot().in_flight,
+            0,
+            "its permit is back"
+        );
     }
 }
 
 /// A client of three data sockets that are all in use, and one more call.
 async fn crowded(
-    server: &Server,
+    raw: &Raw,
     retry: RetryLayer,
-) -> (Client, Vec<Response<ResponseBody>>, JoinHandle<Outcome>) {
-    let connections = NonZeroU32::new(4).expect("four");
-    let limits = Limits::default().connections(connections);
-    let client = built(builder(server).limits(limits).retry(retry));
-    let url = format!("{}/hold", server.url());
+) -> (Client, Vec<Response>, JoinHandle<Result<Response, Error>>) {
+    let limits = Limits::default().connections(count(4));
+    let client = raw.builder().limits(limits).retry(retry).built();
     let mut held = Vec::new();
     while held.len() < 3 {
-        let response = get(&client, url.clone()).await;
-        held.push(response.expect("the head of a success"));
+        held.push(client.get("/hold").await.expect("the head of a success"));
     }
-    let another = client.clone();
-    let call = tokio::spawn(async move { get(&another, url).await });
-    (client, held, call)
+    let call = client.get("/hold").into_future();
+    (client, held, tokio::spawn(call))
 }
 
 #[tokio::test]
 async fn call_without_a_deadline_waits_for_a_download_to_end() {
-    let server = Server::start(LENGTH.as_bytes()).await;
-    let (client, mut held, call) =
-        crowded(&server, RetryLayer::new().deadline(Duration::MAX)).await;
+    let raw = Raw::saying(LENGTH).await;
+    let (client, mut held, call) = crowded(&raw, RetryLayer::new().deadline(Duration::MAX)).await;
     pause();
     sleep(Duration::from_secs(600)).await;
     assert!(!call.is_finished());
@@ -166,13 +148,13 @@ async fn call_without_a_deadline_waits_for_a_download_to_end() {
     resume();
     held.pop();
     call.await.expect("no panic").expect("its turn");
-    assert_eq!(server.seen(), ["POST", "t1", "t1", "t1", "t1"]);
+    assert_eq!(raw.seen(), ["POST", "t1", "t1", "t1", "t1"]);
 }
 
 #[tokio::test]
 async fn deadline_error_names_unread_bodies_as_its_wait() {
-    let server = Server::start(LENGTH.as_bytes()).await;
-    let (client, held, call) = crowded(&server, RetryLayer::new()).await;
+    let raw = Raw::saying(LENGTH).await;
+    let (client, held, call) = crowded(&raw, RetryLayer::new()).await;
     pause();
     sleep(Duration::from_secs(121)).await;
     let error = call.await.expect("no panic").expect_err("its deadline");
@@ -180,5 +162,80 @@ async fn deadline_error_names_unread_bodies_as_its_wait() {
     let waited = error.waited_for().expect("it waited");
     assert!(waited.contains("another response body to end"), "{error}");
     assert_eq!(client.limiter().snapshot().waiting, 0);
-    assert_eq!((server.seen().len(), held.len()), (4, 3));
+    assert_eq!((raw.seen().len(), held.len()), (4, 3));
+}
+
+const TAIPEI: &str = "\u{53f0}\u{5317}";
+
+#[tokio::test]
+async fn byte_order_mark_is_no_part_of_text_and_json() {
+    let body = format!("\u{feff}{{\"stop\":\"{TAIPEI}\"}}");
+    let json = response_of(answer("200 OK", &body)).await.json().await;
+    let json: serde_json::Value = json.expect("JSON");
+    assert_eq!(json["stop"], TAIPEI);
+    for kind in [
+        "application/json",
+        "text/plain; charset=UTF-8",
+        "text/plain; charset=big5",
+    ] {
+        let text = text_of(kind, &body).await.expect("text");
+        assert!(text.starts_with("{\"stop\""), "{kind}: {text:?}");
+    }
+    // A second byte-order mark is a character.
+    let text = text_of("text/plain", "\u{feff}\u{feff}").await;
+    assert_eq!(text.expect("text"), "\u{feff}");
+}
+
+#[tokio::test]
+async fn text_is_decoded_from_its_charset() {
+    for (kind, body, whole) in [
+        ("text/csv; charset=Big5", &b"\xa5x\xa5_"[..], TAIPEI),
+        (
+            "text/csv;header=present;CHARSET=\"big5\"",
+            b"\xa5x\xa5_",
+            TAIPEI,
+        ),
+        ("text/csv; charset=utf-16le", b"\xf0\x53\x17\x53", TAIPEI),
+        ("text/csv; charset=utf-8", TAIPEI.as_bytes(), TAIPEI),
+        ("text/csv", TAIPEI.as_bytes(), TAIPEI),
+        (
+            "text/plain; charset=iso-8859-1",
+            b"Z\xfcrich",
+            "Z\u{fc}rich",
+        ),
+        // ASCII is the same in each charset.
+        ("text/plain; charset=x-own", b"Zurich\r\n", "Zurich\r\n"),
+    ] {
+        assert_eq!(text_of(kind, body).await.expect(kind), whole, "{kind}");
+    }
+    let error = text_of("text/plain; charset=x-own", b"Z\xfcrich").await;
+    let error = error.expect_err("nobody knows it");
+    assert_named(&error, Kind::Malformed);
+    assert!(
+        error.to_string().contains("the charset \"x-own\""),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn body_that_is_too_large_or_of_another_type_is_a_named_error() {
+    let large = response_of("HTTP/1.1 200 OK\r\ncontent-length: 67108865\r\n\r\n").await;
+    let error = large.bytes().await.expect_err("it is larger");
+    assert_named(&error, Kind::TooLarge);
+    let text = ": response is too large: it has more than 64 MiB; read it in parts, with `chunk`";
+    assert!(error.to_string().ends_with(text), "{error}");
+    let other = response_of(answer("200 OK", "{}")).await;
+    let error = other.json::<Vec<u8>>().await.expect_err("it is not a list");
+    assert_named(&error, Kind::Malformed);
+}
+
+#[tokio::test]
+async fn the_body_of_an_error_is_read_within_the_bounds_of_the_builder() {
+    let raw = Raw::saying(answer("422 Unprocessable Content", [b'x'; 60_000])).await;
+    let wide = raw.builder().error_bodies(64 << 10, Duration::from_secs(9));
+    for (client, read) in [(raw.client(), 16 << 10), (wide.built(), 60_000)] {
+        let error = client.get("/close").await.expect_err("a 422");
+        let cut = (error.body().len(), error.is_body_cut());
+        assert_eq!(cut, (read, read < 60_000));
+    }
 }

@@ -1,27 +1,24 @@
 //! Bodies that end early, stall or trickle end within the bounds of the client, under paused time.
 
 use std::{
-    collections::VecDeque,
-    future::Future,
+    future::{pending, ready},
     io,
-    pin::Pin,
-    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
 use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame};
-use http_body_util::{BodyExt, Full};
-use tds_sim::{Config, DataFault, Scripted, Server, When};
-use tokio::time::{Instant, Sleep, pause, resume, sleep, timeout};
+use http_body_util::{BodyExt, Full, StreamBody};
+use tokio::time::{Instant, pause, resume, sleep, timeout};
 use tower::service_fn;
 use tower_tds::{
     Client, Deadline, Kind, RequestBody,
     layers::errors::{GiveUp, Sent},
 };
 
-use crate::client::sim::builder;
+use crate::client::world::{Built as _, PATH, builder, config, faults, start};
 
 /// One step of a body.
 #[derive(Clone, Copy)]
@@ -32,57 +29,24 @@ enum Step {
     Hangs,
 }
 
-/// A body that takes these steps, over and over if it is endless.
-struct Stepped {
-    steps: VecDeque<Step>,
-    is_endless: bool,
-    wait: Option<Pin<Box<Sleep>>>,
-}
-
-impl Body for Stepped {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        loop {
-            if let Some(wait) = &mut self.wait {
-                ready!(wait.as_mut().poll(cx));
-                self.wait = None;
-            }
-            let Some(step) = self.steps.pop_front() else {
-                return Poll::Ready(None);
-            };
-            if self.is_endless {
-                self.steps.push_back(step);
-            }
-            match step {
-                Step::Data(data) => return Poll::Ready(Some(Ok(Frame::data(data.into())))),
-                Step::Wait(wait) => self.wait = Some(Box::pin(sleep(wait))),
-                Step::Breaks => {
-                    return Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())));
-                }
-                Step::Hangs => {
-                    self.steps.push_front(step);
-                    return Poll::Pending;
-                }
-            }
-        }
-    }
-}
-
-/// A client whose responses have a body of these steps.
+/// A client whose responses have a body of these steps, over and over if it is endless.
 fn client(steps: &'static [Step], is_endless: bool) -> Client {
     Client::from_service(service_fn(move |_: Request<RequestBody>| {
-        let steps = steps.iter().copied().collect();
-        let body = Stepped {
-            steps,
-            is_endless,
-            wait: None,
-        };
-        std::future::ready(Ok::<_, io::Error>(Response::new(body)))
+        let rounds = if is_endless { usize::MAX } else { 1 };
+        let steps = (0..rounds).flat_map(move |_| steps).copied();
+        let frames = stream::iter(steps).filter_map(|step| async move {
+            match step {
+                Step::Data(data) => Some(Ok(Frame::data(Bytes::from(data)))),
+                Step::Wait(wait) => {
+                    sleep(wait).await;
+                    None
+                }
+                Step::Breaks => Some(Err(io::Error::from(io::ErrorKind::ConnectionReset))),
+                Step::Hangs => pending().await,
+            }
+        });
+        let body = StreamBody::new(Box::pin(frames));
+        ready(Ok::<_, io::Error>(Response::new(body)))
     }))
 }
 
@@ -104,7 +68,7 @@ async fn deadline_ends_dripping_and_stalled_bodies() {
         let client = client(steps, is_endless);
         client.tokens().ready().await.expect("a token");
         let start = Instant::now();
-        let response = client.get("/v1/live/bus").deadline(seconds(2)).await;
+        let response = client.get(PATH).deadline(seconds(2)).await;
         let error = response.expect("a head").text().await.expect_err("no end");
         assert_eq!(start.elapsed(), seconds(2), "{error}");
         assert_eq!(
@@ -124,7 +88,7 @@ async fn deadline_ends_dripping_and_stalled_bodies() {
 #[tokio::test(start_paused = true)]
 async fn body_without_pauses_ends_at_the_deadline() {
     let client = client(FLOWS, true);
-    let response = client.get("/v1/live/bus").deadline(seconds(2)).await;
+    let response = client.get(PATH).deadline(seconds(2)).await;
     let mut body = response.expect("a head");
     assert!(body.chunk().await.is_ok());
     sleep(seconds(2)).await;
@@ -136,13 +100,13 @@ async fn body_without_pauses_ends_at_the_deadline() {
 async fn head_only_deadline_does_not_end_the_body() {
     let client = client(PAUSES, false);
     let head = Deadline::head_only(seconds(2));
-    let response = client.get("/v1/live/bus").deadline(head).await;
+    let response = client.get(PATH).deadline(head).await;
     assert_eq!(
         response.expect("a head").text().await.expect("whole"),
         "bus."
     );
     // Without a deadline, a call has two minutes until its head, and no limit for its body.
-    let slow = client.get("/v1/live/bus").await.expect("a head");
+    let slow = client.get(PATH).await.expect("a head");
     assert_eq!(slow.text().await.expect("whole"), "bus.");
 }
 
@@ -150,7 +114,7 @@ async fn head_only_deadline_does_not_end_the_body() {
 async fn read_timeout_starts_when_the_reader_waits() {
     for steps in [STALLS, SLEEPS] {
         let client = client(steps, false);
-        let mut body = client.get("/v1/live/bus").await.expect("a head");
+        let mut body = client.get(PATH).await.expect("a head");
         assert!(body.chunk().await.is_ok());
         // A slow reader causes no read timeout.
         sleep(seconds(600)).await;
@@ -167,7 +131,7 @@ async fn read_timeout_starts_when_the_reader_waits() {
 async fn buffered_bytes_precede_a_fired_read_timeout() {
     // The wait for the second piece sets the timer, which fires while the reader is away.
     let client = client(PAUSES, false);
-    let mut body = client.get("/v1/live/bus").await.expect("a head");
+    let mut body = client.get(PATH).await.expect("a head");
     assert!(body.chunk().await.is_ok());
     timeout(seconds(1), body.chunk())
         .await
@@ -180,7 +144,7 @@ async fn buffered_bytes_precede_a_fired_read_timeout() {
 #[tokio::test(start_paused = true)]
 async fn body_end_may_be_read_after_the_deadline() {
     let client = client(TWICE, false);
-    let response = client.get("/v1/live/bus").deadline(seconds(5)).await;
+    let response = client.get(PATH).deadline(seconds(5)).await;
     let mut body = response.expect("a head");
     assert!(body.chunk().await.is_ok() && body.chunk().await.is_ok());
     sleep(seconds(6)).await;
@@ -190,7 +154,7 @@ async fn body_end_may_be_read_after_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn aborted_body_is_truncated_and_ended() {
     let client = client(HALF, false);
-    let response = client.get("/v1/live/bus").await.expect("a head");
+    let response = client.get(PATH).await.expect("a head");
     let mut body = response.into_http().into_body();
     body.frame().await.expect("a part").expect("of it");
     let error = body.frame().await.expect("an end").expect_err("too early");
@@ -217,31 +181,42 @@ async fn default_body_is_complete_and_holds_nothing() {
 }
 
 #[tokio::test]
-async fn stalled_body_over_a_socket_ends_at_the_deadline() {
-    let mut config = Config::default();
-    let stall = DataFault::Stall(seconds(600));
-    config.faults.data.push(Scripted::new(stall, When::Always));
-    let server = Server::start(config).await.expect("free ports");
-    let by_client = builder(&server).deadline(seconds(20));
-    let clients = [builder(&server), by_client].map(|builder| builder.build().expect("loopback"));
-    for (client, by_call) in clients.iter().zip([true, false]) {
-        let mut call = client.get("/v1/live/bus");
+async fn stalled_or_dripping_body_over_a_socket_ends_at_the_deadline_coded_or_plain() {
+    let server = start(config(|config| {
+        config.faults = faults(&["data=stall:600s"])
+    }))
+    .await;
+    let own = || builder(&server);
+    let drips = "/v1/history/day?bytes=4000000&rate=1000";
+    for (builder, path, by_call) in [
+        (own(), PATH, true),
+        (own().deadline(seconds(20)), PATH, false),
+        (own(), drips, true),
+        (own().compression(), drips, true),
+    ] {
+        if path == drips {
+            server.sim().set_faults(faults(&[]));
+        }
+        let client = builder.built();
+        client.tokens().ready().await.expect("a token");
+        let mut call = client.get(path);
         if by_call {
             call = call.deadline(seconds(20));
         }
         let head = call.await.expect("a head");
         // From here on the time passes only in the stall.
         pause();
-        let error = head.text().await.expect_err("a stall");
+        let error = head.bytes().await.expect_err("it takes minutes");
         resume();
-        assert_eq!(
-            (error.kind(), error.gave_up()),
-            (Kind::Timeout, Some(GiveUp::Deadline))
-        );
+        let ended = (error.kind(), error.gave_up(), error.waited_for());
+        let rest = Some("the rest of the body");
+        assert_eq!(ended, (Kind::Timeout, Some(GiveUp::Deadline), rest));
+        assert!(error.received() > Some(0), "{error}");
         // The failed body releases its permit.
         client.limiter().idle().await;
     }
-    assert_eq!(server.ledger().summary().data_calls, 2);
+    let seen = server.ledger().summary();
+    assert_eq!((seen.data_calls, seen.complete), (4, 0));
 }
 
 #[tokio::test]
@@ -254,7 +229,7 @@ async fn a_client_over_a_service_has_the_whole_call_api() -> Result<(), Box<dyn 
             Some(&b"Bearer fake"[..])
         );
         let (status, text) = match request.uri().path() {
-            "/v1/live/bus" => (StatusCode::OK, "{}"),
+            PATH => (StatusCode::OK, "{}"),
             "/v1/locked" => (StatusCode::LOCKED, ""),
             _ => (StatusCode::NOT_FOUND, ""),
         };
@@ -263,7 +238,7 @@ async fn a_client_over_a_service_has_the_whole_call_api() -> Result<(), Box<dyn 
         Ok::<_, io::Error>(response)
     });
     let client = Client::from_service(fake);
-    let path = String::from("/v1/live/bus");
+    let path = String::from(PATH);
     let call = client.get(&path).header("accept", "application/json");
     assert_eq!(call.deadline(seconds(2)).await?.text().await?, "{}");
     let uri = http::Uri::from_static("https://localhost/v1/live/bus");

@@ -1,6 +1,6 @@
-//! The layer of a client around other clients of the same service.
+//! The layer of a client around other clients of the same service, and among tower's own layers.
 
-use std::num::NonZeroU32;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{
@@ -13,17 +13,36 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use tds_sim::{Config, Server, Summary};
-use tokio::task::JoinSet;
-use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tokio::{task::JoinSet, time::Instant};
+use tower::{
+    BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService,
+};
 use tower_http::decompression::DecompressionLayer;
 use tower_tds::{
     Client, Credentials, Error, Kind, Limits, TdsLayer,
-    layers::{limits::ConnectionLimitLayer, token::Origin},
+    layers::{
+        errors::{DeadlineAt, RetryLayer},
+        limits::ConnectionLimitLayer,
+        token::Origin,
+    },
 };
 
-use crate::client::sim::{self, client, start};
+use crate::client::world::{Built as _, PATH, builder, count, read, served, start};
 
-const PATH: &str = "/v1/live/bus";
+type Http = legacy::Client<<ConnectionLimitLayer as Layer<HttpConnector>>::Service, Full<Bytes>>;
+
+/// hyper-util's client within the connections of another one.
+fn http(client: &Client, build: impl FnOnce(&mut legacy::Builder)) -> Http {
+    let sockets = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
+    let mut http = legacy::Client::builder(TokioExecutor::new());
+    build(&mut http);
+    http.build(sockets)
+}
+
+fn request(target: String) -> Request<Full<Bytes>> {
+    let request = Request::get(target).body(Full::default());
+    request.expect("a request")
+}
 
 /// Makes 120 calls, and one more after its token was revoked. A missing path is a `NotFound`.
 async fn is_the_whole_stack<S, B, R>(server: &Server, service: S, empty: fn() -> B) -> Summary
@@ -43,12 +62,12 @@ where
         let call = call(PATH);
         calls.spawn(async move {
             let body = call.await?.into_body().collect().await;
-            body.map_err(Into::<BoxError>::into)
+            body.map(|body| body.to_bytes())
+                .map_err(Into::<BoxError>::into)
         });
     }
     for body in calls.join_all().await {
-        let body = body.expect("a whole body").to_bytes();
-        assert!(body.starts_with(b"{\"name\""));
+        assert!(body.expect("a whole body").starts_with(b"{\"name\""));
     }
     server.sim().revoke_all();
     let answer = call(PATH).await.expect("data");
@@ -57,15 +76,10 @@ where
     let error = call("/no/such/thing").await.map(drop);
     assert_eq!(error.expect_err("nothing").kind(), Kind::NotFound);
     let seen = server.ledger().summary();
-    assert_eq!(seen.token_posts, 2);
-    assert_eq!(
-        (seen.by_status.get(&423), seen.by_status.get(&416)),
-        (None, None)
-    );
-    assert!(
-        seen.largest_second <= 50 && seen.peak_sockets <= 60,
-        "{seen:?}"
-    );
+    let refused = [423, 416].map(|status| seen.by_status.get(&status));
+    assert_eq!((seen.token_posts, refused), (2, [None; 2]));
+    assert!(seen.largest_second <= 50, "{seen:?}");
+    assert!(seen.peak_sockets <= 60, "{seen:?}");
     seen
 }
 
@@ -73,10 +87,8 @@ where
 #[tokio::test]
 async fn client_layer_works_over_reqwest() {
     let server = start(Config::default()).await;
-    let half = NonZeroU32::new(25).expect("it is not zero");
-    let limits = Limits::default().in_flight(half);
-    let client = sim::builder(&server).limits(limits).build();
-    let client = client.expect("loopback is let through");
+    let limits = Limits::default().in_flight(count(25));
+    let client = builder(&server).limits(limits).built();
     let http = reqwest::Client::builder()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
@@ -95,26 +107,20 @@ async fn client_layer_works_over_reqwest() {
 /// Requests as kube and tonic send them, and as a proxy passes them on.
 #[tokio::test]
 async fn request_with_only_a_path_goes_to_the_one_origin() {
-    let server = start(Config::default()).await;
-    let client = client(&server);
-    let http = legacy::Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
-    let service = ServiceBuilder::new()
-        .layer(client.layer())
-        .service(http.clone());
-    for target in ["/v1/live/bus", "/v1/live/bus?$top=1"] {
-        let request = Request::get(target).body(Full::default());
-        let answer = service.clone().oneshot(request.expect("a request")).await;
+    let (server, client) = served().await;
+    let http = http(&client, |_| {});
+    let service = client.layer().layer(http.clone());
+    for target in [PATH, "/v1/live/bus?$top=1"] {
+        let answer = service.clone().oneshot(request(target.to_owned())).await;
         assert_eq!(answer.expect("data").status(), StatusCode::OK);
     }
     // With two origins, the one that is meant is unknown.
-    let here = Origin::from_uri(&server.base_url().parse().expect("a URL")).expect("an origin");
-    let other = Origin::from_uri(&"https://d.example".parse().expect("a URL")).expect("an origin");
-    let tokens = client.tokens().clone();
-    let two = TdsLayer::new(tokens, [here, other], client.limiter().clone());
-    let service = ServiceBuilder::new().layer(two).service(http);
-    let request = Request::get("/v1/live/bus").body(Full::default());
-    let error = service.oneshot(request.expect("a request")).await.map(drop);
-    assert_eq!(error.expect_err("no origin").kind(), Kind::InvalidRequest);
+    let origins = [server.base_url(), "https://d.example"]
+        .map(|url| Origin::from_uri(&url.parse().expect("a URL")).expect("an origin"));
+    let two = TdsLayer::new(client.tokens().clone(), origins, client.limiter().clone());
+    let error = two.layer(http).oneshot(request(PATH.to_owned())).await;
+    let error = error.map(drop).expect_err("no origin");
+    assert_eq!(error.kind(), Kind::InvalidRequest);
     assert_eq!(server.ledger().summary().data_calls, 2);
 }
 
@@ -132,48 +138,34 @@ fn answered<B>(
 
 #[tokio::test]
 async fn answered_errors_are_responses_for_those_who_read_statuses() {
-    let server = start(Config::default()).await;
-    let client = client(&server);
-    let http = legacy::Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+    let (server, client) = served().await;
     let service = ServiceBuilder::new()
         .map_result(answered)
         .layer(client.layer())
-        .service(http);
-    let none = || Request::get("/no/such/thing").body(Full::<Bytes>::default());
-    let answer = service
-        .oneshot(none().expect("a request"))
-        .await
-        .expect("a response");
-    let own = answered(client.oneshot(none().expect("a request")).await);
-    let own = own.expect("a response");
-    assert_eq!(
-        (answer.status(), own.status()),
-        (StatusCode::NOT_FOUND, StatusCode::NOT_FOUND)
-    );
+        .service(http(&client, |_| {}));
+    let none = || request("/no/such/thing".to_owned());
+    let answer = service.oneshot(none()).await.expect("a response");
+    let own = answered(client.oneshot(none()).await).expect("a response");
+    let statuses = (answer.status(), own.status());
+    assert_eq!(statuses, (StatusCode::NOT_FOUND, StatusCode::NOT_FOUND));
     let answer = answer.into_body().collect().await.expect("a whole body");
     let own = own.into_body().collect().await.expect("a whole body");
     assert!(!own.to_bytes().is_empty() && answer.to_bytes().len() > 2);
 
     // A token that is refused is no response to the call.
-    let refused = Client::builder(
-        server.auth_url(),
-        server.base_url(),
-        Credentials::new("nobody", "wrong").expect("usable"),
-    );
-    let refused = refused.loopback_http().build().expect("a client");
-    let error = answered(refused.oneshot(none().expect("a request")).await);
+    let wrong = Credentials::new("nobody", "wrong").expect("usable");
+    let refused = Client::builder(server.auth_url(), server.base_url(), wrong);
+    let refused = refused.loopback_http().built();
+    let error = answered(refused.oneshot(none()).await);
     assert_eq!(error.expect_err("no token").kind(), Kind::TokenRefused);
 }
 
 #[tokio::test]
 async fn client_layer_works_over_http2() {
-    let server = start(Config::default()).await;
-    let client = client(&server);
-    let sockets = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
-    let http = legacy::Client::builder(TokioExecutor::new())
-        .http2_only(true)
-        .build(sockets);
-    let service = ServiceBuilder::new().layer(client.layer()).service(http);
+    let (server, client) = served().await;
+    let service = client.layer().layer(http(&client, |http| {
+        http.http2_only(true);
+    }));
     let seen = is_the_whole_stack(&server, service, Full::<Bytes>::default).await;
     // All data calls share one socket; the token may have another.
     assert!(seen.peak_sockets <= 2, "{seen:?}");
@@ -181,26 +173,60 @@ async fn client_layer_works_over_http2() {
 
 #[tokio::test]
 async fn client_layer_works_over_tower_http_decompression() {
-    let server = start(Config::default()).await;
-    let client = client(&server);
-    let sockets = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
-    let http = legacy::Client::builder(TokioExecutor::new()).build(sockets);
+    let (server, client) = served().await;
     let service = ServiceBuilder::new()
         .layer(client.layer())
         .layer(DecompressionLayer::new())
-        .service(http);
+        .service(http(&client, |_| {}));
     let path = "/v1/history/timetable?bytes=300000";
+    let mut coded = request(format!("{}{path}", server.base_url()));
     // The request header that the service defines for compression.
-    let coded = Request::get(format!("{}{path}", server.base_url()))
-        .header(CONTENT_ENCODING, "br,gzip")
-        .body(Full::<Bytes>::default());
-    let answer = service.oneshot(coded.expect("a request")).await;
-    let answer = answer.expect("data");
+    let both = "br,gzip".parse().expect("a header");
+    coded.headers_mut().insert(CONTENT_ENCODING, both);
+    let answer = service.oneshot(coded).await.expect("data");
     assert!(!answer.headers().contains_key(CONTENT_LENGTH));
-    let decoded = answer.into_body().collect().await;
-    let plain = client.get(path).await.expect("data").bytes().await;
-    assert_eq!(
-        decoded.expect("a whole body").to_bytes(),
-        plain.expect("a whole body")
-    );
+    let decoded = answer.into_body().collect().await.expect("a whole body");
+    let plain = read(client.get(path)).await.expect("a whole body");
+    assert_eq!(decoded.to_bytes(), plain);
+}
+
+#[tokio::test]
+async fn client_layer_works_under_tower_layers_and_boxed() {
+    let (_server, client) = served().await;
+    let layer = client.layer();
+    let service = ServiceBuilder::new()
+        .buffer(10)
+        .timeout(Duration::from_secs(20))
+        .load_shed()
+        .concurrency_limit(5)
+        .layer(layer.retry(RetryLayer::new().deadline(Duration::from_secs(10))))
+        .service(http(&client, |_| {}));
+    let service = BoxCloneSyncService::new(service);
+    let answer = service.oneshot(request(PATH.to_owned())).await;
+    assert_eq!(answer.expect("data").status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn refused_call_releases_its_socket_for_the_token_request() {
+    let server = start(Config::default()).await;
+    let limits = Limits::default().connections(count(1)).in_flight(count(1));
+    let client = builder(&server).limits(limits).built();
+    let service = client.layer().layer(http(&client, |http| {
+        http.pool_max_idle_per_host(0);
+    }));
+    let call = || {
+        let mut request = request(PATH.to_owned());
+        // Each closed socket keeps the only permit for a second.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = DeadlineAt::new(deadline.into_std());
+        request.extensions_mut().insert(deadline);
+        service.clone().oneshot(request)
+    };
+    let first = call().await.expect("data").into_body().collect().await;
+    first.expect("a whole body");
+    server.sim().revoke_all();
+    // The refused call has the only socket, and the next token request needs it.
+    let second = call().await.map(drop);
+    assert_eq!(second.map_err(|error| error.to_string()), Ok(()));
+    assert_eq!(server.ledger().summary().token_posts, 2);
 }

@@ -1,28 +1,24 @@
 //! Coded bodies with `Builder::compression`, by a server that writes raw bytes and by the simulated service.
 
-use http_body_util::BodyExt;
-use tds_sim::Config;
-use tower_tds::{Builder, Client, Credentials, Error, Kind, ResponseBody};
+use std::io::Write as _;
 
-use crate::client::server::Server;
+use flate2::{Compression, write::GzEncoder};
+use tower_tds::{Error, Kind, Response};
 
-fn builder(server: &Server) -> Builder {
-    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
-    Client::builder(&server.url(), &server.url(), credentials).loopback_http()
-}
+use crate::client::{
+    raw::{Raw, answer},
+    world::{Built as _, builder, served},
+};
 
-/// The body of a response of these bytes, after which the server closes the connection.
-async fn body_of(answer: &[u8]) -> ResponseBody {
-    let server = Server::start(answer).await;
-    let client = builder(&server).compression().build();
-    let client = client.expect("loopback is let through");
-    let head = client.get("/close").await.expect("the head of a success");
-    head.into_http().into_body()
+/// The response of these bytes, after which the server closes the connection.
+async fn response_of(answer: &[u8]) -> Response {
+    let client = Raw::saying(answer).await.builder().compression().built();
+    client.get("/close").await.expect("the head of a success")
 }
 
 async fn text_of(answer: &[u8]) -> Result<String, Error> {
-    let body = body_of(answer).await.collect().await?;
-    Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned())
+    let body = response_of(answer).await.bytes().await?;
+    Ok(String::from_utf8_lossy(&body).into_owned())
 }
 
 /// A success with this coded body, which announces `length` bytes.
@@ -51,8 +47,8 @@ async fn truncated_coded_body_is_an_error() {
         for cut in 1..whole.len() {
             let part = &whole[..cut];
             // Shorter than its announced length.
-            let body = body_of(&coded(coding, whole.len(), part)).await;
-            let error = body.collect().await.expect_err("it breaks off");
+            let error = text_of(&coded(coding, whole.len(), part)).await;
+            let error = error.expect_err("it breaks off");
             assert_eq!(error.kind(), Kind::Truncated, "{coding} {cut}: {error:?}");
             // The decoded bytes that its reader got.
             assert!(error.received() <= Some(3), "{coding} {cut}");
@@ -129,12 +125,9 @@ async fn all_members_of_a_gzip_body_are_decoded() {
 
 #[tokio::test]
 async fn all_names_and_lists_of_codings_are_decoded() {
-    let twice = {
-        use std::io::Write as _;
-        let mut outer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-        outer.write_all(GZIP).expect("memory");
-        outer.finish().expect("memory")
-    };
+    let mut twice = GzEncoder::new(Vec::new(), Compression::default());
+    twice.write_all(GZIP).expect("memory");
+    let twice = twice.finish().expect("memory");
     for (coding, body) in [
         ("GZIP", GZIP),
         ("x-gzip", GZIP),
@@ -181,18 +174,24 @@ async fn coding_that_is_not_undone_is_an_error_that_names_it() {
 }
 
 #[tokio::test]
-async fn coding_that_the_request_names_is_returned_unchanged() {
-    for (name, value) in [
-        ("accept-encoding", "deflate"),
-        ("content-encoding", "deflate"),
+async fn coding_that_the_request_names_or_nobody_asked_for_is_returned_unchanged() {
+    let deflated = Raw::saying(coded("deflate", 3, b"any")).await;
+    let zipped = Raw::saying(coded("gzip", GZIP.len(), GZIP)).await;
+    let client = deflated.builder().compression().built();
+    let call = client.get("/close");
+    let other = client.get("/close").header("content-encoding", "deflate");
+    for (call, coding, body) in [
+        (
+            call.header("accept-encoding", "deflate"),
+            "deflate",
+            &b"any"[..],
+        ),
+        (other, "deflate", b"any"),
+        (zipped.client().get("/close"), "gzip", GZIP),
     ] {
-        let server = Server::start(&coded("deflate", 3, b"any")).await;
-        let client = builder(&server).compression().build();
-        let client = client.expect("loopback is let through");
-        let response = client.get("/close").header(name, value).await;
-        let response = response.expect("a success");
-        assert_eq!(response.headers()["content-encoding"], "deflate");
-        assert_eq!(response.bytes().await.expect("all"), "any");
+        let response = call.await.expect("a success");
+        assert_eq!(response.headers()["content-encoding"], coding);
+        assert_eq!(response.bytes().await.expect("all"), body);
     }
 }
 
@@ -211,46 +210,28 @@ async fn empty_body_is_complete_in_any_coding() {
 #[tokio::test]
 async fn a_missing_role_is_read_from_a_coded_401() {
     for (coding, said) in [("gzip", ROLE_GZIP), ("br", ROLE_BROTLI)] {
-        let length = said.len();
-        let head = format!(
-            "HTTP/1.1 401 Unauthorized\r\ncontent-encoding: {coding}\r\ncontent-length: {length}\r\n\r\n"
-        );
-        let server = Server::start(&[head.as_bytes(), said].concat()).await;
-        let client = builder(&server).compression().build();
-        let client = client.expect("loopback is let through");
+        let head = format!("401 Unauthorized\r\ncontent-encoding: {coding}");
+        let raw = Raw::saying(answer(&head, said)).await;
+        let client = raw.builder().compression().built();
         let error = client.get("/x").await.expect_err("a role is missing");
         assert_eq!((error.kind(), error.attempts()), (Kind::MissingRole, 1));
         assert_eq!(error.message(), Some("Missing required realm role"));
-        assert_eq!(server.seen(), ["POST", "t1"], "no new token, no new call");
+        assert_eq!(raw.seen(), ["POST", "t1"], "no new token, no new call");
     }
 }
 
 #[tokio::test]
 async fn decoded_large_body_equals_the_plain_one() {
-    let server = tds_sim::Server::start(Config::default()).await;
-    let server = server.expect("loopback has free ports");
-    let builder = || {
-        let credentials = Credentials::new(server.client_id(), server.client_secret());
-        let credentials = credentials.expect("the simulator's are usable");
-        Client::builder(server.auth_url(), server.base_url(), credentials).loopback_http()
-    };
-    let (plain, coded) = (builder().build(), builder().compression().build());
+    let (server, client) = served().await;
     let path = "/v1/history/day?bytes=300000";
-    let plain = plain.expect("loopback").get(path).await.expect("data");
+    let plain = client.get(path).await.expect("data");
     assert_eq!(plain.headers()["content-length"], "300000");
-    let coded = coded.expect("loopback").get(path).await.expect("data");
+    let coded = builder(&server).compression().built().get(path).await;
+    let coded = coded.expect("data");
     // The service announces the length of plain bodies only.
-    assert!(!coded.headers().contains_key("content-length"));
-    assert!(!coded.headers().contains_key("content-encoding"));
+    for gone in ["content-length", "content-encoding"] {
+        assert!(!coded.headers().contains_key(gone), "{gone}");
+    }
     let plain = plain.bytes().await.expect("a whole body");
     assert_eq!(coded.bytes().await.expect("a whole body"), plain);
-}
-
-#[tokio::test]
-async fn unrequested_coded_body_is_returned_unchanged() {
-    let server = Server::start(&coded("gzip", GZIP.len(), GZIP)).await;
-    let client = builder(&server).build().expect("loopback is let through");
-    let answer = client.get("/close").await.expect("a success");
-    assert_eq!(answer.headers()["content-encoding"], "gzip");
-    assert_eq!(answer.bytes().await.expect("it is whole"), GZIP);
 }

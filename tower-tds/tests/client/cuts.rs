@@ -4,18 +4,19 @@
 use std::{
     env,
     io::{self, Write as _},
-    mem,
-    num::NonZeroU32,
     process::Command,
     time::Duration,
 };
 
 use futures_util::future::join_all;
-use http::{Method, Request};
-use tokio::{task::JoinSet, time::sleep};
-use tower_tds::{Builder, Client, Credentials, Limits, Quota, layers::limits::Rules};
+use http::Request;
+use tokio::time::sleep;
+use tower_tds::{Client, Limits, Quota, layers::limits::Rules};
 
-use crate::client::server::Server;
+use crate::client::{
+    raw::{Act, Raw, answer, say},
+    world::{Built as _, SECOND, at_once, count, head, read},
+};
 
 /// Runs an ignored test in a namespace where `localhost` has these addresses, unless the machine
 /// cannot make one.
@@ -63,15 +64,6 @@ fn filter(change: &str, of: &[&str]) {
     assert!(done.expect("it was found").success());
 }
 
-fn builder(url: &str) -> Builder {
-    let credentials = Credentials::new("id", "s3cr3t").expect("it can be sent");
-    Client::builder(url, url, credentials).loopback_http()
-}
-
-const SECOND: Duration = Duration::from_secs(1);
-
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-
 /// The last in the order of RFC 6724, because its bits are the least like those of 127.0.0.1.
 const ADDRESS: &str = "127.0.0.4";
 
@@ -79,66 +71,72 @@ const ADDRESS: &str = "127.0.0.4";
 ///
 /// The kernel gives a dead address up after two minutes. How much of a second each one costs is shown under paused time, in
 /// `src/http/addresses/tests.rs`.
-async fn calls_to_localhost() {
-    let server = Server::start_at(ADDRESS, ANSWER).await;
+#[tokio::test]
+#[ignore = "it runs in a network namespace"]
+async fn inside_dead_addresses() {
+    let raw = Raw::of(|_| vec![say(answer("200 OK", "ok")), Act::Close]);
+    let raw = raw.listen(ADDRESS).await;
     let dead = ["-m", "iprange", "--dst-range", "127.0.0.1-127.0.0.3"];
-    drop_packets(&[&["--dport", &server.port()][..], &dead].concat());
-    let url = server.url().replace(ADDRESS, "localhost");
-    let client = builder(&url).build().expect("loopback is let through");
+    drop_packets(&[&["--dport", raw.port()][..], &dead].concat());
+    let url = raw.url.replace(ADDRESS, "localhost");
+    let client = raw.builder_of(&url).built();
     for _ in 0..3 {
-        let call = client.get("/close").deadline(DEADLINE).await;
-        call.expect("a living address").bytes().await.expect("all");
+        let call = client.get("/close").deadline(DEADLINE);
+        read(call).await.expect("a living address");
     }
-    assert_eq!(server.seen(), ["POST", "t1", "t1", "t1"]);
-}
-
-#[tokio::test]
-#[ignore = "it runs in a network namespace"]
-async fn inside_one_dead_address_of_two() {
-    calls_to_localhost().await;
-}
-
-#[tokio::test]
-#[ignore = "it runs in a network namespace"]
-async fn inside_three_dead_addresses_of_four() {
-    calls_to_localhost().await;
+    assert_eq!(raw.seen(), ["POST", "t1", "t1", "t1"]);
 }
 
 #[test]
-fn dead_address_of_two_delays_no_call_beyond_its_deadline() {
-    let hosts = "127.0.0.1 localhost\\n127.0.0.4 localhost\\n";
-    in_a_namespace("inside_one_dead_address_of_two", hosts);
+fn dead_addresses_before_a_living_one_delay_no_call_beyond_its_deadline() {
+    for dead in [&["127.0.0.1"][..], &["127.0.0.1", "127.0.0.2", "127.0.0.3"]] {
+        let hosts = [dead, &[ADDRESS]].concat();
+        let line = |address: &&str| format!("{address} localhost\\n");
+        in_a_namespace(
+            "inside_dead_addresses",
+            &hosts.iter().map(line).collect::<String>(),
+        );
+    }
 }
 
-#[test]
-fn three_dead_addresses_of_four_delay_no_call_beyond_its_deadline() {
-    let hosts = ["127.0.0.1", "127.0.0.2", "127.0.0.3", ADDRESS];
-    let hosts = hosts
-        .map(|address| format!("{address} localhost\\n"))
-        .concat();
-    in_a_namespace("inside_three_dead_addresses_of_four", &hosts);
+/// A server, and a client with a wide quota.
+async fn wide() -> (Raw, Client) {
+    let raw = Raw::start(|asked| {
+        let wait = if asked.head.contains(" /late ") {
+            300
+        } else {
+            0
+        };
+        let ok = say(answer("200 OK", "ok"));
+        vec![Act::Wait(Duration::from_millis(wait)), ok]
+    });
+    let raw = raw.await;
+    let quota = Quota::new(count(1_000), SECOND).expect("a second");
+    let limits = Limits::new(quota).rules(Rules::window());
+    let client = raw.builder().limits(limits).built();
+    (raw, client)
 }
 
-/// Ten connections of the pool die, because a NAT has forgotten them, and new ones work.
+/// The same, once that many connections are idle and dead, because a NAT has forgotten them. New ones work.
+async fn dead(connections: usize) -> (Raw, Client) {
+    let (raw, client) = wide().await;
+    let heads = at_once((0..connections).map(|_| head(client.get("/")))).await;
+    for head in heads {
+        let body = head.expect("it is answered").bytes().await;
+        body.expect("all");
+    }
+    let ports = ports_to(&raw);
+    assert_eq!(ports.len(), connections);
+    for some in ports.chunks(15) {
+        drop_packets(&["-m", "multiport", "--ports", &some.join(",")]);
+    }
+    (raw, client)
+}
+
 #[tokio::test]
 #[ignore = "it runs in a network namespace"]
 async fn inside_a_pool_that_died() {
-    let server = Server::start(ANSWER).await;
-    let limits = Limits::default().rules(Rules::window());
-    let client = builder(&server.url()).limits(limits).build();
-    let client = client.expect("loopback is let through");
-    let mut heads = JoinSet::new();
-    for _ in 0..10 {
-        let call = client.get("/");
-        heads.spawn(async move { call.await.expect("it is answered") });
-    }
-    for head in heads.join_all().await {
-        head.bytes().await.expect("all");
-    }
-    let ports = ports_to(&server);
-    assert_eq!(ports.len(), 10);
-    drop_packets(&["-m", "multiport", "--ports", &ports.join(",")]);
-    // The connections that are made from now on live.
+    let (_raw, client) = dead(10).await;
     let mut failed = 0;
     for _ in 0..10 {
         let call = client.get("/").deadline(DEADLINE);
@@ -147,93 +145,62 @@ async fn inside_a_pool_that_died() {
     assert_eq!(failed, 1);
 }
 
-/// Forty connections of the pool die. The callers that meet them get their data once the kernel gives those
-/// connections up; later ones meet none.
+/// The callers that meet dead connections get their data once the kernel gives those connections up; later ones meet
+/// none.
 #[tokio::test]
 #[ignore = "it runs in a network namespace"]
 async fn inside_forty_connections_that_died() {
-    let server = Server::start(ANSWER).await;
-    let wide = Quota::new(
-        NonZeroU32::new(1_000).expect("many"),
-        Duration::from_secs(1),
-    );
-    let limits = Limits::new(wide.expect("a second")).rules(Rules::window());
-    let client = builder(&server.url()).limits(limits).build();
-    let client = client.expect("loopback is let through");
-    let mut heads = JoinSet::new();
-    for _ in 0..40 {
-        let call = client.get("/");
-        heads.spawn(async move { call.await.expect("it is answered") });
-    }
-    for head in heads.join_all().await {
-        head.bytes().await.expect("all");
-    }
-    let ports = ports_to(&server);
-    assert_eq!(ports.len(), 40);
-    for some in ports.chunks(15) {
-        drop_packets(&["-m", "multiport", "--ports", &some.join(",")]);
-    }
-    let mut callers = JoinSet::new();
-    for (begins, deadline) in [(0, 40), (2, 5), (4, 5), (8, 5)] {
-        let [begins, deadline] = [begins, deadline].map(Duration::from_secs);
-        for _ in 0..10 {
-            let client = client.clone();
-            callers.spawn(async move {
-                sleep(begins).await;
-                let call = client.get("/").deadline(deadline).await;
-                (begins, call.map(drop).map_err(|error| error.to_string()))
-            });
-        }
-    }
-    for (begins, called) in callers.join_all().await {
-        assert_eq!(called, Ok(()), "after {begins:?}");
+    let (_raw, client) = dead(40).await;
+    let callers = [(0, 40), (2, 5), (4, 5), (8, 5)].map(|caller| [caller; 10]);
+    let callers = callers.concat().into_iter().map(|(begins, deadline)| {
+        let call = read(client.get("/").deadline(SECOND * deadline));
+        Box::pin(async move {
+            sleep(SECOND * begins).await;
+            (
+                begins,
+                call.await.map(drop).map_err(|error| error.to_string()),
+            )
+        }) as _
+    });
+    for (begins, called) in at_once(callers).await {
+        assert_eq!(called, Ok(()), "after {begins} s");
     }
 }
 
 #[test]
 fn forty_dead_connections_fail_no_caller_whose_deadline_is_longer_than_the_kernels() {
-    let hosts = "127.0.0.1 localhost\\n";
-    in_a_namespace("inside_forty_connections_that_died", hosts);
+    in_a_namespace("inside_forty_connections_that_died", LOCAL);
 }
 
 /// Calls on warm connections before and within a stall, with as many connections idle beside them.
 /// A POST is sent once, so that none may be lost by the rule for silent networks.
 async fn calls_through_a_stall(length: Duration) {
-    let server = Server::start(ANSWER).await;
-    let wide = Quota::new(NonZeroU32::new(1_000).expect("many"), SECOND).expect("a second");
-    let limits = Limits::new(wide).rules(Rules::window());
-    let client = server.builder().limits(limits).build();
-    let client = client.expect("loopback is let through");
-    let mut calls = JoinSet::new();
-    let begin = |calls: &mut JoinSet<_>, number: usize| {
-        for nth in 0..number {
-            let method = if nth % 2 == 0 {
-                Method::POST
-            } else {
-                Method::GET
-            };
-            let call = Request::builder().method(method).uri("/late/300").body("");
-            let call = client.request(call.expect("a request"));
-            calls.spawn(async move { call.await?.bytes().await });
-        }
+    let (raw, client) = wide().await;
+    let begin = |number: usize| {
+        let calls = (0..number).map(|nth| {
+            let method = if nth % 2 == 0 { "POST" } else { "GET" };
+            let call = Request::builder().method(method).uri("/late").body("");
+            read(client.request(call.expect("a request")))
+        });
+        tokio::spawn(at_once(calls.collect::<Vec<_>>()))
     };
-    begin(&mut calls, 40);
-    for warm in mem::take(&mut calls).join_all().await {
+    for warm in begin(40).await.expect("no panic") {
         warm.expect("the network is calm");
     }
-    let before = server.seen().len();
-    let port = server.port();
-    begin(&mut calls, 10);
+    let before = raw.seen().len();
+    let first = begin(10);
     sleep(Duration::from_millis(100)).await;
-    let ways = ["--dport", "--sport"].map(|side| [side, &port]);
+    let ways = ["--dport", "--sport"].map(|side| [side, raw.port()]);
     ways.iter().for_each(|way| drop_packets(way));
-    begin(&mut calls, 10);
+    let second = begin(10);
     sleep(length).await;
     ways.iter().for_each(|way| let_packets_through(way));
-    for called in calls.join_all().await {
-        assert_eq!(called.expect("it is only late"), "ok", "{length:?}");
+    for calls in [first, second] {
+        for called in calls.await.expect("no panic") {
+            assert_eq!(called.expect("it is only late"), "ok", "{length:?}");
+        }
     }
-    let seen = server.seen().len() - before;
+    let seen = raw.seen().len() - before;
     assert_eq!(seen, 20, "{length:?}: each was sent once");
 }
 
@@ -246,27 +213,29 @@ async fn inside_stalls() {
 
 #[test]
 fn stalls_of_two_to_six_seconds_lose_no_call() {
-    in_a_namespace("inside_stalls", "127.0.0.1 localhost\\n");
+    in_a_namespace("inside_stalls", LOCAL);
 }
 
 #[tokio::test]
 async fn server_that_reads_nothing_for_nine_seconds_gets_the_whole_upload() {
-    let server = Server::start(ANSWER).await;
-    let client = server.builder().build().expect("loopback is let through");
+    let wait = || Act::Wait(SECOND * 9);
+    let raw = Raw::start(move |_| vec![wait(), say(answer("200 OK", "ok"))]).await;
     // More than the buffers of both kernels.
-    let upload = Request::post("/pause/9").body(vec![b'x'; 32 << 20]);
-    let answer = client.request(upload.expect("a request")).await;
-    let answer = answer.expect("the window opens again").bytes().await;
-    assert_eq!(answer.expect("a body"), "ok");
-    assert_eq!(server.seen(), ["POST", "t1"]);
+    let upload = Request::post("/").body(vec![b'x'; 32 << 20]);
+    let answer = raw.client().request(upload.expect("a request"));
+    let answer = read(answer).await.expect("the window opens again");
+    assert_eq!(answer, "ok");
+    assert_eq!(raw.seen(), ["POST", "t1"]);
 }
+
+const LOCAL: &str = "127.0.0.1 localhost\\n";
 
 /// Long enough for a machine that stalls, and shorter than the 11 s after which a call on a dead connection uses a new one.
 const DEADLINE: Duration = Duration::from_secs(8);
 
 /// This side's ports of the open connections to a server.
-fn ports_to(server: &Server) -> Vec<String> {
-    let port: u16 = server.port().parse().expect("a number");
+fn ports_to(raw: &Raw) -> Vec<String> {
+    let port: u16 = raw.port().parse().expect("a number");
     let sockets = std::fs::read_to_string("/proc/self/net/tcp").expect("it is Linux");
     let to = format!(":{port:04X}");
     let open = sockets.lines().filter_map(|line| {
@@ -285,5 +254,5 @@ fn ports_to(server: &Server) -> Vec<String> {
 
 #[test]
 fn dead_pool_fails_one_user_at_most() {
-    in_a_namespace("inside_a_pool_that_died", "127.0.0.1 localhost\\n");
+    in_a_namespace("inside_a_pool_that_died", LOCAL);
 }

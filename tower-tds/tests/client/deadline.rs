@@ -1,98 +1,42 @@
 //! One deadline, set in any way, with any slow part: the caller gets a response or an error by the
 //! deadline, and nothing is sent after it.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body::Body;
-use http_body_util::Full;
-use tds_sim::{Config, Scripted, Sim, TokenFault, When};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep},
-};
-use tower::{Service, ServiceBuilder, ServiceExt};
+use futures_util::future::BoxFuture;
+use http::Request;
+use tds_sim::{Config, Sim};
+use tokio::time::{Instant, sleep};
+use tower::{Service as _, ServiceExt as _};
 use tower_tds::{
-    Credentials, Deadline, Kind, RequestBody, TdsLayer,
-    layers::{
-        errors::{DeadlineAt, Error, GiveUp, RetryLayer, Sent},
-        limits::{Limiter, Limits, Quota},
-        token::{Origin, TokenEndpoint, TokenSource},
-    },
+    Deadline, Error, Kind, Limits, Quota, RequestBody,
+    layers::errors::{DeadlineAt, GiveUp, RetryLayer, Sent},
 };
 
-use crate::client::sim;
+use crate::client::world::{
+    self, Built as _, PATH, Stack, at_once, count, get, read, served, stack, start, until,
+};
 
 const TWO: Duration = Duration::from_secs(2);
 
-/// The whole layer over the simulator, under paused time, within these limits.
-pub(crate) fn stack_within(
-    sim: &Sim,
-    retry: RetryLayer,
-    limits: Limits,
-) -> impl Service<
-    Request<Full<Bytes>>,
-    Response = Response<impl Body<Data: Send, Error: Send> + Send + 'static>,
-    Error = Error,
-    Future: Send,
-> + Clone
-+ Send
-+ 'static {
-    let endpoint = TokenEndpoint::keycloak("https://auth.example.org", "ServiceConnect");
-    let credentials = Credentials::new(sim.client_id(), sim.client_secret());
-    let tokens = TokenSource::builder(endpoint.expect("a URL"), credentials.expect("usable"));
-    let tokens = tokens.build::<_, Full<Bytes>, _>(sim.clone());
-    let origin = "https://data.example.org".parse().expect("a URL");
-    let origin = Origin::from_uri(&origin).expect("an origin");
-    ServiceBuilder::new()
-        .layer(TdsLayer::new(tokens, [origin], Limiter::new(limits)).retry(retry))
-        .map_future(Box::pin)
-        .service(sim.clone())
-}
-
-/// The same for calls whose bodies are not read, so that the number in flight does not matter.
-fn stack(
-    sim: &Sim,
-    retry: RetryLayer,
-) -> impl Service<
-    Request<Full<Bytes>>,
-    Response = Response<impl Send + 'static>,
-    Error = Error,
-    Future: Send,
-> + Clone
-+ Send
-+ 'static {
-    stack_within(sim, retry, Limits::default().in_flight(NonZeroU32::MAX))
-}
-
-pub(crate) fn get(path: &str) -> Request<Full<Bytes>> {
-    let uri = format!("https://data.example.org{path}");
-    Request::get(uri).body(Full::default()).expect("a request")
+/// The whole layer for calls whose bodies are not read, so that the number in flight does not matter.
+fn unread(sim: &Sim, retry: RetryLayer) -> Stack {
+    stack(sim, retry, Limits::default().in_flight(count(u32::MAX)))
 }
 
 /// The outcomes of this many calls at once, and the time at which each was over.
-async fn at_once<S, B, R>(
-    stack: &S,
+async fn timed<T: Send + 'static>(
     calls: u32,
-    request: impl Fn() -> Request<R>,
-) -> Vec<(Duration, Result<Response<B>, Error>)>
-where
-    S: Service<Request<R>, Response = Response<B>, Error = Error> + Clone + Send,
-    S: 'static,
-    R: Send + 'static,
-    S::Future: Send + 'static,
-    B: Send + 'static,
-{
-    let (start, mut tasks) = (Instant::now(), JoinSet::new());
-    for _ in 0..calls {
-        let call = stack.clone().oneshot(request());
-        tasks.spawn(async move {
-            let outcome = call.await;
-            (start.elapsed(), outcome)
-        });
-    }
-    tasks.join_all().await
+    call: impl Fn() -> BoxFuture<'static, Result<T, Error>>,
+) -> Vec<(Duration, Result<(), Error>)> {
+    let start = Instant::now();
+    let timed = |call: BoxFuture<'static, Result<T, Error>>| {
+        Box::pin(async move {
+            let ended = call.await.map(drop);
+            (start.elapsed(), ended)
+        }) as BoxFuture<'static, _>
+    };
+    at_once((0..calls).map(|_| timed(call()))).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,21 +44,17 @@ async fn each_call_is_answered_or_fails_at_its_deadline() {
     let by_layer = RetryLayer::new().deadline(TWO);
     for (place, retry) in [("layer", by_layer), ("request", RetryLayer::new())] {
         let sim = Sim::new(Config::default());
-        let stack = stack(&sim, retry);
-        let outcomes = at_once(&stack, 400, || {
-            let mut request = get("/v1/live/bus");
+        let stack = unread(&sim, retry);
+        let outcomes = timed(400, || {
+            let mut request = get(PATH);
             if place == "request" {
-                request
-                    .extensions_mut()
-                    .insert(DeadlineAt::new((Instant::now() + TWO).into_std()));
+                let ends = DeadlineAt::new((Instant::now() + TWO).into_std());
+                request.extensions_mut().insert(ends);
             }
-            request
+            Box::pin(stack.clone().oneshot(request))
         });
         let outcomes = outcomes.await;
-        let answered = outcomes
-            .iter()
-            .filter(|(_, outcome)| outcome.is_ok())
-            .count();
+        let answered = outcomes.iter().filter(|(_, ended)| ended.is_ok()).count();
         assert!(
             (90..=150).contains(&answered),
             "{place}: {answered} of 50 a second"
@@ -140,27 +80,26 @@ async fn each_call_is_answered_or_fails_at_its_deadline() {
 #[tokio::test(start_paused = true)]
 async fn refused_call_without_a_new_token_ends_at_its_deadline() {
     let sim = Sim::new(Config::default());
-    let stack = stack(&sim, RetryLayer::new().deadline(TWO));
-    let answered = stack.clone().oneshot(get("/v1/live/bus")).await;
-    answered.map(drop).expect("data");
+    let stack = unread(&sim, RetryLayer::new().deadline(TWO));
+    let call = || {
+        Box::pin(stack.clone().oneshot(get(PATH)))
+            as BoxFuture<'static, Result<http::Response<world::Body>, Error>>
+    };
+    call().await.expect("data");
     sleep(Duration::from_secs(60)).await;
     sim.revoke_all();
-    let mut faults = sim.faults();
-    let slow = TokenFault::Slow(Duration::from_secs(100_000));
-    faults.token.push(Scripted::new(slow, When::Always));
-    sim.set_faults(faults);
-    for (over, outcome) in at_once(&stack, 8, || get("/v1/live/bus")).await {
-        let error = outcome.map(drop).expect_err("there is no other token");
+    sim.set_faults(world::faults(&["token=slow:100000s"]));
+    for (over, outcome) in timed(8, call).await {
+        let error = outcome.expect_err("there is no other token");
+        let gave_up = (error.kind(), error.gave_up());
         assert_eq!(
-            (error.kind(), error.gave_up()),
+            gave_up,
             (Kind::InvalidToken, Some(GiveUp::Deadline)),
             "{error}"
         );
         // A refusal is returned just before the deadline.
-        assert!(
-            over <= TWO && over + Duration::from_millis(20) > TWO,
-            "{over:?}"
-        );
+        let is_just_before = over <= TWO && over + Duration::from_millis(20) > TWO;
+        assert!(is_just_before, "{over:?}");
         assert_eq!(error.status().map(|status| status.as_u16()), Some(401));
         let waited = error.waited_for().expect("it waited");
         assert!(waited.contains("token"), "{error}");
@@ -172,31 +111,29 @@ async fn refused_call_without_a_new_token_ends_at_its_deadline() {
 
 #[tokio::test]
 async fn no_call_over_sockets_begins_after_its_deadline() {
-    let server = sim::start(Config::default()).await;
-    let five = Quota::per_second(NonZeroU32::MIN.saturating_add(19));
-    let client = sim::builder(&server).limits(Limits::new(five)).build();
-    let client = client.expect("loopback is let through");
+    let server = start(Config::default()).await;
+    let limits = Limits::new(Quota::per_second(count(20)));
+    let client = world::builder(&server).limits(limits).built();
     let second = Deadline::from(Duration::from_secs(1));
-    let url = format!("{}/v1/live/bus", server.base_url());
-    let outcomes = at_once(&client, 400, || {
+    let url = format!("{}{PATH}", server.base_url());
+    let outcomes = timed(400, || {
         let request = Request::get(&url).extension(second);
-        request.body(RequestBody::default()).expect("a request")
+        let request = request.body(RequestBody::default()).expect("a request");
+        Box::pin(client.clone().oneshot(request))
     });
     let outcomes = outcomes.await;
-    let failed = outcomes
-        .iter()
-        .filter_map(|(_, outcome)| outcome.as_ref().err());
-    for error in failed.clone() {
+    let failed: Vec<_> = outcomes
+        .into_iter()
+        .filter_map(|(_, ended)| ended.err())
+        .collect();
+    for error in &failed {
         assert_eq!(error.gave_up(), Some(GiveUp::Deadline), "{error:?}");
         assert!(error.waited_for().is_some(), "{error:?}");
     }
-    assert!(failed.count() > 300);
+    assert!(failed.len() > 300);
     // Calls in flight at the deadline still reach the service.
-    let in_progress = || server.ledger().summary().in_progress;
     sleep(Duration::from_millis(100)).await;
-    while in_progress() > 0 {
-        sleep(Duration::from_millis(20)).await;
-    }
+    until(|| server.ledger().summary().in_progress == 0).await;
     let then = server.ledger().summary().data_calls;
     sleep(Duration::from_millis(1_500)).await;
     assert_eq!(server.ledger().summary().data_calls, then);
@@ -208,10 +145,11 @@ fn call_made_without_a_runtime_runs_where_it_is_polled() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let server = runtime.block_on(sim::start(Config::default()));
-    let mut client = sim::client(&server);
-    let request = Request::get(format!("{}/v1/live/bus", server.base_url()));
+    let (server, mut client) = runtime.block_on(served());
+    let request = Request::get(format!("{}{PATH}", server.base_url()));
     let call = client.call(request.body(RequestBody::default()).expect("a request"));
     let response = runtime.block_on(call).expect("data");
     assert_eq!(response.status(), 200);
+    let called = runtime.block_on(read(client.get(PATH)));
+    called.expect("data");
 }

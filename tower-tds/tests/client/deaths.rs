@@ -3,40 +3,28 @@
 //! Under one thread and a paused clock the two tasks that poll a token request take turns. Here
 //! they meet.
 
-use http::StatusCode;
-use tds_sim::Config;
 use tokio::task::JoinSet;
 use tower_tds::Client;
 
-use crate::client::sim;
+use crate::client::world::{Built as _, builder, config, read_many, start};
 
 /// Makes several calls at once, and returns the errors.
 async fn calls(client: &Client) -> Vec<String> {
-    let mut calls = JoinSet::new();
-    for _ in 0..CALLS {
-        let client = client.clone();
-        calls.spawn(async move {
-            match client.get("/v1/live/bus").await {
-                Ok(response) if response.status() == StatusCode::OK => None,
-                Ok(response) => Some(response.status().to_string()),
-                Err(error) => Some(format!("{error:#}")),
-            }
-        });
-    }
-    calls.join_all().await.into_iter().flatten().collect()
+    let ended = read_many(client, CALLS).await.into_iter();
+    ended
+        .filter_map(|ended| ended.err().map(|error| format!("{error:#}")))
+        .collect()
 }
 
 /// Cold starts one after the other, each with a death of its token. Returns the errors of all
 /// calls.
 async fn starts_and_deaths(times: u64) -> Vec<String> {
-    let mut config = Config::default();
     // The clients have limits of their own, and one address.
-    config.rate = u32::MAX;
-    config.connections = u32::MAX;
-    let server = sim::start(config).await;
+    let config = config(|config| (config.rate, config.connections) = (u32::MAX, u32::MAX));
+    let server = start(config).await;
     let mut errors = Vec::new();
     for _ in 0..times {
-        let client = sim::client(&server);
+        let client = builder(&server).built();
         errors.extend(calls(&client).await);
         server.sim().revoke_all();
         errors.extend(calls(&client).await);
@@ -61,7 +49,7 @@ async fn two_hundred_dead_tokens_and_cold_starts_fail_no_call() {
 }
 
 /// Fewer than a bucket takes at once, the resends after the death included.
-const CALLS: u32 = 4;
+const CALLS: usize = 4;
 
 /// Each lane mostly waits for permits.
 const LANES: u64 = 20;

@@ -3,19 +3,16 @@
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use http_body_util::BodyExt;
-use tds_sim::{Config, DataFault, Faults, Scripted, Sim, When};
+use http_body_util::BodyExt as _;
+use tds_sim::{Config, Faults, Sim};
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use tower::ServiceExt;
+use tower::ServiceExt as _;
 use tower_tds::layers::{errors::RetryLayer, limits::Limits};
 
-use crate::client::{
-    deadline::{get, stack_within},
-    sim,
-};
+use crate::client::world::{faults, get, read, served, stack};
 
 /// Makes a call, and ignores its result: the ledger has the counts.
 type Call = Arc<dyn Fn(&str) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -48,7 +45,7 @@ impl Called {
     fn paused(callers: usize, faults: Faults) -> Self {
         let sim = Sim::new(Config::default());
         sim.set_faults(faults);
-        let stack = stack_within(&sim, RetryLayer::new(), Limits::default());
+        let stack = stack(&sim, RetryLayer::new(), Limits::default());
         let call = move |path: &str| {
             let call = stack.clone().oneshot(get(path));
             let read = async move {
@@ -100,15 +97,9 @@ fn path(who: &str) -> String {
     format!("/v1/live/bus?by={who}")
 }
 
-fn slow(answered_after: &str) -> Faults {
-    let mut faults = Faults::default();
-    faults.before_head = answered_after.parse().expect("a fixed delay");
-    faults
-}
-
 /// Quick responses, and those of slow calls `after` so long.
 fn slow_ones(after: &str) -> Faults {
-    let mut faults = slow("80ms");
+    let mut faults = faults(&["head=80ms"]);
     faults.before_head_of = Some((String::from("slow"), after.parse().expect("a fixed delay")));
     faults
 }
@@ -132,14 +123,12 @@ async fn ten_slow_heads_leave_others_half_of_their_rate() {
 
 #[tokio::test(start_paused = true)]
 async fn lost_calls_leave_others_half_of_their_rate() {
-    let called = Called::paused(30, slow("50ms"));
+    let called = Called::paused(30, faults(&["head=50ms"]));
     sleep(Duration::from_secs(2)).await;
-    let mut faults = slow("50ms");
-    let reset = Scripted::new(DataFault::ResetHead, When::Always);
-    faults.data.push(reset);
-    called.sim.set_faults(faults);
+    let resets = faults(&["head=50ms", "data=reset-head"]);
+    called.sim.set_faults(resets);
     sleep(Duration::from_millis(400)).await;
-    called.sim.set_faults(slow("50ms"));
+    called.sim.set_faults(faults(&["head=50ms"]));
     let last = called.arrivals("quick").into_iter().max();
     let begin = last.expect("there were some") + Duration::from_secs(2);
     sleep(Duration::from_secs(13)).await;
@@ -150,17 +139,11 @@ async fn lost_calls_leave_others_half_of_their_rate() {
 
 #[tokio::test]
 async fn callers_over_sockets_are_served_while_ten_calls_get_no_answer() {
-    let server = sim::start(Config::default()).await;
+    let (server, client) = served().await;
     server.sim().set_faults(slow_ones("3600s"));
-    let client = sim::client(&server);
     let call = move |path: &str| {
-        let call = client.get(path);
-        let read = async move {
-            if let Ok(response) = call.await {
-                drop(response.bytes().await);
-            }
-        };
-        Box::pin(read) as Pin<Box<dyn Future<Output = ()> + Send>>
+        let read = read(client.get(path));
+        Box::pin(async { drop(read.await) }) as Pin<Box<dyn Future<Output = ()> + Send>>
     };
     let mut called = Called::by(10, server.sim().clone(), Arc::new(call));
     called.ten_slow().await;

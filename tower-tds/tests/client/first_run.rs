@@ -2,55 +2,27 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tds_sim::{Config, Server};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
-};
+use tds_sim::Config;
 use tower_tds::{Builder, Client, Credentials, CredentialsProvider};
 
-use crate::client::sim::{self, credentials};
-
-const PATH: &str = "/v1/live/bus";
-
-async fn start(tls: bool) -> Server {
-    let mut config = Config::default();
-    config.tls = tls;
-    sim::start(config).await
-}
+use crate::client::{
+    raw::{Raw, answer},
+    world::{Built as _, PATH, credentials, secure, start},
+};
 
 /// The output of a first call.
 async fn prints(builder: Builder, target: &str) -> String {
-    let client = builder.build().expect("what is wrong shows later");
-    let called = client.get(target).deadline(Duration::from_secs(5)).await;
-    called
-        .map(drop)
-        .expect_err("something is wrong")
-        .to_string()
-}
-
-/// A proxy that requires a password.
-async fn locked_proxy() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    tokio::spawn(async move {
-        while let Ok((mut socket, _)) = listener.accept().await {
-            // The whole head is in the first packet.
-            let mut head = [0; 4096];
-            let read = socket.read(&mut head).await;
-            assert!(read.expect("a CONNECT") > 0);
-            let refused = b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n";
-            drop(socket.write_all(refused).await);
-        }
-    });
-    format!("http://{address}")
+    let call = builder.built().get(target);
+    let called = call.deadline(Duration::from_secs(5)).await;
+    let error = called.map(drop).expect_err("something is wrong");
+    error.to_string()
 }
 
 /// The output by cause, with `{auth}` and `{base}` for the addresses of the two servers.
 async fn printed() -> BTreeMap<&'static str, String> {
-    let (plain, secure) = (start(false).await, start(true).await);
+    let (plain, (secure, _)) = (start(Config::default()).await, secure().await);
     let (auth, base) = (plain.auth_url(), plain.base_url());
-    let at = |auth: &str, base: &str| Client::builder(auth, base, credentials(&plain));
+    let at = |auth: &str, base: &str| Client::builder(auth, base, credentials(plain.sim()));
     let (plainly, securely) = (
         |url: &str| url.replace("https://", "http://"),
         |url: &str| url.replace("http://", "https://"),
@@ -84,8 +56,8 @@ async fn printed() -> BTreeMap<&'static str, String> {
     let tls = (secure.auth_url(), secure.base_url());
     let line = prints(at(tls.0, tls.1), PATH);
     told("a company's CA", tls, line.await);
-    let locked = at(tls.0, tls.1).proxy(&locked_proxy().await);
-    let line = prints(locked, PATH);
+    let locked = Raw::saying(answer("407 Proxy Authentication Required", "")).await;
+    let line = prints(at(tls.0, tls.1).proxy(&locked.url), PATH);
     told("the user or the password of a proxy", tls, line.await);
     let (a, b) = (securely(auth), securely(base));
     let line = prints(at(&a, &b), PATH);
@@ -104,7 +76,7 @@ async fn printed() -> BTreeMap<&'static str, String> {
     told("a blank in a target", (auth, base), line.await);
     let line = prints(own(), "/v1/nothing");
     told("a path that is not there", (auth, base), line.await);
-    let client = own().build().expect("all is right");
+    let client = own().built();
     assert!(client.shutdown(Duration::from_secs(5)).await);
     let error = client.get(PATH).await.map(drop).expect_err("it is closed");
     told("a call after `shutdown`", (auth, base), error.to_string());

@@ -1,123 +1,73 @@
-//! The framing of requests, as a server reads their heads: by the body, whatever the caller set.
+//! Requests, as a server reads them: their framing by the body, whatever the caller set, and their codings.
 
-use std::sync::{Arc, Mutex};
+use std::{io, time::Duration};
 
 use bytes::Bytes;
 use futures_util::stream;
 use http::{Method, Request};
 use http_body::Frame;
-use http_body_util::{Full, StreamBody};
-use tokio::{io::AsyncWriteExt, net::TcpListener};
-use tower::ServiceExt;
-use tower_tds::{Client, Kind, RequestBody};
+use http_body_util::{Empty, Full, StreamBody};
+use tower::ServiceExt as _;
+use tower_tds::{
+    Client, Kind, RequestBody,
+    layers::errors::{GiveUp, Repeat},
+};
 
-use crate::client::{server::read, sim};
+use crate::client::{
+    raw::{Raw, answer, say, values},
+    world::{Built as _, PATH, served},
+};
 
-type Heads = Arc<Mutex<Vec<String>>>;
-
-/// A service that notes the data calls it reads, with their bodies, and a client of it.
-async fn service() -> (tds_sim::Server, Client, Heads) {
-    let heads = Heads::default();
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let log = Arc::clone(&heads);
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let log = Arc::clone(&log);
-            tokio::spawn(async move {
-                while let Some(head) = read(&mut stream).await {
-                    if !values(&head, "transfer-encoding").is_empty() {
-                        // The chunks end as a head does.
-                        read(&mut stream).await.expect("they come");
-                    }
-                    log.lock().expect("no panic under it").push(head);
-                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-                    if stream.write_all(answer).await.is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-    });
-    let server = sim::start(tds_sim::Config::default()).await;
-    let client = sim::builder_at(&server, &url).build();
-    (server, client.expect("loopback is let through"), heads)
+async fn service() -> (Raw, Client) {
+    let raw = Raw::saying(answer("200 OK", "ok")).await;
+    let client = raw.client();
+    (raw, client)
 }
 
 fn streamed(chunks: &'static [&'static str]) -> RequestBody {
-    let frames = chunks
-        .iter()
-        .map(|chunk| Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(chunk.as_bytes()))));
-    RequestBody::stream(StreamBody::new(stream::iter(frames)))
+    let frame = |chunk: &&'static str| Ok::<_, io::Error>(Frame::data(Bytes::from(*chunk)));
+    RequestBody::stream(StreamBody::new(stream::iter(chunks.iter().map(frame))))
 }
 
-/// The values of a header in the head of a request.
-fn values<'a>(head: &'a str, name: &str) -> Vec<&'a str> {
-    let lines = head.lines().filter_map(|line| line.split_once(": "));
-    let named = lines.filter(|(of, _)| of.eq_ignore_ascii_case(name));
-    named.map(|(_, value)| value).collect()
+fn request(method: Method, length: &str, body: RequestBody) -> Request<RequestBody> {
+    let request = Request::builder().method(method).uri("/v1/x");
+    let request = request.header("content-length", length).body(body);
+    request.expect("a request")
 }
 
 #[tokio::test]
 async fn announced_length_is_that_of_the_body_or_nothing_is_sent() {
-    let (_server, client, heads) = service().await;
-    let wrong = [
+    let (raw, client) = service().await;
+    let evil = RequestBody::from("GET /evil HTTP/1.1\r\n\r\n");
+    for (method, length, body) in [
         (Method::GET, "24", RequestBody::default()),
         (Method::GET, "-1", RequestBody::default()),
-        (Method::PUT, "4", RequestBody::from("abc")),
-        (Method::PUT, "2", RequestBody::from("abc")),
-        (Method::PUT, "3, 3", RequestBody::from("abc")),
-        (
-            Method::POST,
-            "0",
-            RequestBody::from("GET /evil HTTP/1.1\r\n\r\n"),
-        ),
+        (Method::PUT, "4", "abc".into()),
+        (Method::PUT, "2", "abc".into()),
+        (Method::PUT, "3, 3", "abc".into()),
+        (Method::POST, "0", evil),
         (Method::PUT, "three", streamed(&["abc"])),
-    ];
-    for (method, length, body) in wrong {
-        let request = Request::builder()
-            .method(method)
-            .uri("/v1/x")
-            .header("content-length", length);
-        let error = client
-            .request(request.body(body).expect("a request"))
-            .await
-            .expect_err(length);
+    ] {
+        let error = client.request(request(method, length, body)).await;
+        let error = error.expect_err(length);
         assert_eq!(error.kind(), Kind::InvalidRequest, "{error}");
         assert!(error.to_string().contains("Content-Length"), "{error}");
     }
-    let twice = Request::put("/v1/x")
-        .header("content-length", "3")
-        .header("content-length", "3");
-    let twice = twice.body(RequestBody::from("abc")).expect("a request");
+    let mut twice = request(Method::PUT, "3", "abc".into());
+    twice.headers_mut().append("content-length", 3.into());
     client.request(twice).await.expect_err("two lengths");
-    assert!(heads.lock().expect("no panic under it").is_empty());
+    assert!(raw.calls().is_empty());
 
-    let right = [
+    let whole = RequestBody::stream(Full::<Bytes>::from("abc"));
+    for (method, length, body, sent) in [
         (Method::GET, "0", RequestBody::default(), None),
-        (Method::PUT, "3", RequestBody::from("abc"), Some("3")),
-        (
-            Method::PUT,
-            "3",
-            RequestBody::stream(Full::<Bytes>::from("abc")),
-            Some("3"),
-        ),
+        (Method::PUT, "3", "abc".into(), Some("3")),
+        (Method::PUT, "3", whole, Some("3")),
         (Method::PUT, "6", streamed(&["abc", "def"]), Some("6")),
-    ];
-    for (method, length, body, sent) in right {
-        let request = Request::builder()
-            .method(method)
-            .uri("/v1/x")
-            .header("content-length", length);
-        client
-            .request(request.body(body).expect("a request"))
-            .await
-            .expect("it is sent");
-        let head = heads
-            .lock()
-            .expect("no panic under it")
-            .pop()
-            .expect("it came");
+    ] {
+        let called = client.request(request(method, length, body)).await;
+        called.expect("it is sent");
+        let head = raw.calls().pop().expect("it came");
         assert_eq!(values(&head, "content-length"), Vec::from_iter(sent));
         assert!(values(&head, "transfer-encoding").is_empty(), "{head}");
     }
@@ -129,83 +79,72 @@ async fn stream_of_another_length_never_becomes_the_next_request() {
         &["abc"][..],
         &["abc", "defGET /evil HTTP/1.1\r\nhost: d\r\n\r\n"],
     ] {
-        let (_server, client, heads) = service().await;
-        let request = Request::put("/v1/x").header("content-length", "6");
-        let request = request.body(streamed(chunks)).expect("a request");
-        let ended = client.request(request).await;
+        let (raw, client) = service().await;
+        let ended = client
+            .request(request(Method::PUT, "6", streamed(chunks)))
+            .await;
         assert!(ended.is_err() || chunks.len() == 2);
         client.get("/v1/next").await.expect("another connection");
-        let heads = heads.lock().expect("no panic under it").clone();
-        let last = heads.last().expect("the next call");
-        assert!(last.starts_with("GET /v1/next HTTP/1.1\r\n"), "{heads:?}");
+        let calls = raw.calls();
+        let last = calls.last().expect("the next call");
+        assert!(last.starts_with("GET /v1/next HTTP/1.1\r\n"), "{calls:?}");
         assert!(
-            heads.iter().all(|head| !head.starts_with("GET /evil")),
-            "{heads:?}"
+            calls.iter().all(|call| !call.starts_with("GET /evil")),
+            "{calls:?}"
         );
     }
 }
 
 #[tokio::test]
 async fn headers_of_the_callers_connection_are_not_passed_on() {
-    let (_server, client, heads) = service().await;
+    let (raw, client) = service().await;
     for body in [RequestBody::default(), "abc".into(), streamed(&["abc"])] {
-        let request = Request::put("/v1/x")
-            .header("connection", "upgrade, x-hop")
-            .header("keep-alive", "timeout=5")
-            .header("te", "trailers")
-            .header("transfer-encoding", "gzip, chunked")
-            .header("upgrade", "websocket")
-            .header("x-hop", "1")
-            .header("x-stays", "1")
-            .body(body)
-            .expect("a request");
+        let mut request = Request::put("/v1/x").body(body).expect("a request");
+        for (name, value) in [
+            ("connection", "upgrade, x-hop"),
+            ("keep-alive", "timeout=5"),
+            ("te", "trailers"),
+            ("transfer-encoding", "gzip, chunked"),
+            ("upgrade", "websocket"),
+            ("x-hop", "1"),
+            ("x-stays", "1"),
+        ] {
+            let value = value.parse().expect("a value");
+            request.headers_mut().insert(name, value);
+        }
         client.request(request).await.expect("it is sent");
-        let head = heads
-            .lock()
-            .expect("no panic under it")
-            .pop()
-            .expect("it came");
+        let head = raw.calls().pop().expect("it came");
         for gone in ["connection", "keep-alive", "te", "upgrade", "x-hop"] {
             assert!(values(&head, gone).is_empty(), "{gone}: {head}");
         }
-        assert!(
-            values(&head, "transfer-encoding")
-                .iter()
-                .all(|coding| *coding == "chunked"),
-            "{head}"
-        );
+        let codings = values(&head, "transfer-encoding");
+        assert!(codings.iter().all(|coding| *coding == "chunked"), "{head}");
         assert_eq!(values(&head, "x-stays"), ["1"]);
     }
 }
 
 #[tokio::test]
 async fn target_beyond_ascii_arrives_encoded() {
-    let (_server, client, heads) = service().await;
-    let call = client
-        .get("/v1/stops/Zürich")
-        .query("$filter", "name eq 'Café & Bar'");
-    call.query("$top", 5).await.expect("it is sent");
-    let uri = "/v1/stöps".parse().expect("http lets it through");
+    let (raw, client) = service().await;
+    let call = client.get("/v1/stops/Zürich");
+    let call = call
+        .query("$filter", "name eq 'Café & Bar'")
+        .query("$top", 5);
+    call.await.expect("it is sent");
     let mut request = Request::new(());
-    *request.uri_mut() = uri;
+    *request.uri_mut() = "/v1/stöps".parse().expect("http lets it through");
     client.request(request).await.expect("it is sent");
-    let heads = heads.lock().expect("no panic under it").clone();
-    let lines: Vec<_> = heads
-        .iter()
-        .filter_map(|head| head.lines().next())
-        .collect();
-    assert_eq!(
-        lines,
-        [
-            "GET /v1/stops/Z%C3%BCrich?$filter=name%20eq%20'Caf%C3%A9%20%26%20Bar'&$top=5 HTTP/1.1",
-            "GET /v1/st%C3%B6ps HTTP/1.1",
-        ]
-    );
+    for (call, line) in raw.calls().iter().zip([
+        "GET /v1/stops/Z%C3%BCrich?$filter=name%20eq%20'Caf%C3%A9%20%26%20Bar'&$top=5 HTTP/1.1",
+        "GET /v1/st%C3%B6ps HTTP/1.1",
+    ]) {
+        assert_eq!(call.lines().next(), Some(line));
+    }
 }
 
 #[tokio::test]
 async fn client_is_a_service_of_each_body_that_converts() {
-    let (_server, client, heads) = service().await;
+    let (raw, client) = service().await;
     async fn call<B: Into<RequestBody>>(client: &Client, body: B) {
         let request = Request::put("/v1/x").body(body).expect("a request");
         let response = client.clone().oneshot(request).await.expect("it is sent");
@@ -215,13 +154,140 @@ async fn client_is_a_service_of_each_body_that_converts() {
     call(&client, "abc").await;
     call(&client, Bytes::from("abc")).await;
     call(&client, Full::<Bytes>::from("abc")).await;
-    call(&client, http_body_util::Empty::<Bytes>::new()).await;
+    call(&client, Empty::<Bytes>::new()).await;
     call(&client, streamed(&["abc"])).await;
-    assert_eq!(heads.lock().expect("no panic under it").len(), 6);
+    assert_eq!(raw.calls().len(), 6);
     let response = client.get("/v1/x").await.expect("it is sent");
     assert_eq!(response.content_length(), Some(2));
 
     fn shared<T: Send + Sync>(_: &T) {}
     shared(&streamed(&["abc"]));
     shared(&client.clone().oneshot(Request::new(())));
+}
+
+/// Returns 503 to the first request, and accepts the others.
+async fn busy_once() -> (Raw, Client) {
+    let raw = Raw::start(|asked| {
+        let status = if asked.call == 1 { "503 No" } else { "200 OK" };
+        vec![say(answer(status, ""))]
+    });
+    let raw = raw.await;
+    let client = raw.client();
+    (raw, client)
+}
+
+/// The bodies that came.
+fn bodies(raw: &Raw) -> Vec<String> {
+    let body = |call: &String| call.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+    raw.calls().iter().filter_map(body).collect()
+}
+
+#[tokio::test]
+async fn buffered_body_is_replayed_unchanged() {
+    let none = RequestBody::stream(Empty::<Bytes>::new());
+    for (body, bytes) in [
+        (none, ""),
+        (().into(), ""),
+        ("bytes".into(), "bytes"),
+        (String::from("bytes").into(), "bytes"),
+        (Bytes::from_static(b"bytes").into(), "bytes"),
+        (b"bytes".to_vec().into(), "bytes"),
+    ] {
+        let (raw, client) = busy_once().await;
+        let request = Request::put("/").body::<RequestBody>(body);
+        let taken = client.request(request.expect("a request")).await;
+        assert_eq!(taken.expect(bytes).status(), 200);
+        assert_eq!(bodies(&raw), [bytes; 2]);
+    }
+}
+
+#[tokio::test]
+async fn streamed_or_forbidden_request_is_sent_once_and_not_replayed() {
+    let once = RequestBody::stream(Full::<Bytes>::from("once"));
+    let stream = Request::put("/").body(once).expect("a request");
+    let never = Request::get("/").extension(Repeat::Never).body(().into());
+    for (request, body, stop) in [
+        (stream, "once", GiveUp::NotReplayable),
+        (never.expect("a request"), "", GiveUp::Forbidden),
+    ] {
+        let (raw, client) = busy_once().await;
+        let error = client.request(request).await.expect_err("it is busy");
+        assert_eq!(
+            (error.kind(), error.gave_up()),
+            (Kind::Unavailable, Some(stop))
+        );
+        let is_told = format!("{error:#}").contains("body");
+        assert_eq!(is_told, stop == GiveUp::NotReplayable, "{error:#}");
+        assert_eq!(bodies(&raw), [body]);
+    }
+}
+
+#[tokio::test]
+async fn refused_post_is_sent_again_with_another_token_unless_its_caller_forbids() {
+    for (said, sends, kind, stop) in [
+        (
+            Some(Repeat::Never),
+            1,
+            Kind::InvalidToken,
+            GiveUp::Forbidden,
+        ),
+        (None, 2, Kind::Rejected, GiveUp::Fatal),
+    ] {
+        let (server, client) = served().await;
+        client.tokens().ready().await.expect("a token");
+        server.sim().revoke_all();
+        let mut post = Request::post(PATH).body("{}").expect("a request");
+        if let Some(repeat) = said {
+            post.extensions_mut().insert(repeat);
+        }
+        let error = client
+            .request(post)
+            .await
+            .expect_err("the service has no POST");
+        assert_eq!(server.ledger().summary().data_calls, sends, "{error}");
+        assert_eq!(
+            (error.kind(), error.gave_up()),
+            (kind, Some(stop)),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn codings_are_asked_for_unless_the_request_names_some_or_a_range() {
+    const BOTH: &str = "br,gzip";
+    let raw = Raw::saying(answer("200 OK", "")).await;
+    let client = raw.builder().compression().built();
+    for (method, (name, value), content, accept) in [
+        (Method::GET, ("x", ""), Some(BOTH), Some(BOTH)),
+        (Method::HEAD, ("x", ""), Some(BOTH), Some(BOTH)),
+        (Method::GET, ("range", "bytes=5-8"), None, Some("identity")),
+        (Method::POST, ("x", ""), None, Some(BOTH)),
+        (
+            Method::POST,
+            ("content-encoding", "gzip"),
+            Some("gzip"),
+            Some(BOTH),
+        ),
+        (
+            Method::GET,
+            ("content-encoding", "gzip"),
+            Some("gzip"),
+            None,
+        ),
+        (Method::GET, ("accept-encoding", "zstd"), None, Some("zstd")),
+    ] {
+        let request = Request::builder()
+            .method(&method)
+            .uri("/")
+            .header(name, value);
+        let call = client.request(request.body(()).expect("a request"));
+        call.deadline(Duration::from_secs(60))
+            .await
+            .expect("it is sent");
+        let head = raw.calls().pop().expect("it came");
+        let sent = |name| values(&head, name).first().copied();
+        let sent = (sent("content-encoding"), sent("accept-encoding"));
+        assert_eq!(sent, (content, accept), "{method} {name}: {head}");
+    }
 }

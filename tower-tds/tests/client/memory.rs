@@ -7,15 +7,17 @@ use std::{
     process::Command,
 };
 
-use tds_sim::{Config, Server};
+use tds_sim::Config;
 use tokio::task::spawn_blocking;
 use tower_tds::Builder;
+
+use crate::client::world::{Built as _, start};
 
 /// Downloads like the example `download`. Returns the number of bytes, and the most memory in KiB that the process had
 /// for itself: without its program, whose size is that of all suites.
 async fn download() -> (usize, usize) {
     let client = Builder::from_env().expect("it is set").loopback_http();
-    let client = client.build().expect("loopback is let through");
+    let client = client.built();
     let path = format!("/v1/history/timetable?bytes={BYTES}");
     let mut timetable = client.get(&path).await.expect("data");
     let mut file = File::create("/dev/null").expect("it is there");
@@ -46,7 +48,7 @@ async fn a_download_takes_less_than_8_megabytes() {
         println!("SAID {bytes} {most}");
         return;
     }
-    let server = Server::start(Config::default()).await.expect("a free port");
+    let server = start(Config::default()).await;
     let mut child = Command::new(env::current_exe().expect("this test"));
     child
         .args([THIS, "--exact", "--nocapture"])

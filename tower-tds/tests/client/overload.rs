@@ -4,16 +4,16 @@
 //! bars are asserted where you ask for a minute of each load, which the table of BENCHMARKS.md has:
 //! `OVERLOAD_SECONDS=60 cargo test --release -p suites client::overload -- --nocapture`.
 
-use std::{env, time::Duration};
+use std::{env, pin::Pin, time::Duration};
 
 use fastrand::Rng;
-use http_body_util::BodyExt;
+use http_body_util::BodyExt as _;
 use tds_sim::{Config, Sim};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
-use tower::ServiceExt;
+use tower::ServiceExt as _;
 use tower_tds::{
     Client, Kind,
     layers::{
@@ -22,10 +22,7 @@ use tower_tds::{
     },
 };
 
-use crate::client::{
-    deadline::{get, stack_within},
-    sim,
-};
+use crate::client::world::{Built as _, PATH, builder, faults, get, read, stack, start};
 
 /// A load over sockets, or under paused time.
 #[derive(Debug, Clone, Copy)]
@@ -88,20 +85,18 @@ impl Load {
     /// The service that takes so long.
     fn config(self) -> Config {
         let mut config = Config::default();
-        config.faults.before_head = format!("{}ms", self.takes).parse().expect("a delay");
-        if self.stalls > 0 {
-            let stall = format!("stall:{}ms", self.stalls);
-            config.faults.data = vec![stall.parse().expect("a fault")];
-        }
+        config.faults = match self.stalls {
+            0 => faults(&[&format!("head={}ms", self.takes)]),
+            stalls => faults(&[
+                &format!("head={}ms", self.takes),
+                &format!("data=stall:{stalls}ms"),
+            ]),
+        };
         config
     }
 
     /// Makes calls for so long.
-    async fn run<F: Future<Output = End> + Send + 'static>(
-        self,
-        lasts: Duration,
-        call: impl Fn() -> F,
-    ) -> Outcome {
+    async fn run(self, lasts: Duration, call: &Calls) -> Outcome {
         let mut rng = Rng::with_seed(7);
         let mut calls = JoinSet::new();
         let (begin, mut at) = (Instant::now(), Duration::ZERO);
@@ -127,14 +122,9 @@ impl Load {
 
     /// Counts the requests that calls without a deadline send, up to the last moment at which a call
     /// with one could be sent.
-    async fn possible<F: Future<Output = End> + Send + 'static>(
-        self,
-        sim: &Sim,
-        lasts: Duration,
-        call: impl Fn() -> F + Send + 'static,
-    ) -> u64 {
+    async fn possible(self, sim: &Sim, lasts: Duration, call: Calls) -> u64 {
         let ends = Instant::now() + lasts + self.deadline() - self.takes();
-        let calls = tokio::spawn(async move { self.run(lasts, call).await });
+        let calls = tokio::spawn(async move { self.run(lasts, &call).await });
         sleep_until(ends).await;
         calls.abort();
         sim.ledger().summary().data_calls
@@ -148,29 +138,29 @@ fn ended(error: &tower_tds::Error) -> End {
     }
 }
 
-/// A call over sockets.
-fn call(
-    client: &Client,
-    allowed: Option<Duration>,
-) -> impl Future<Output = End> + Send + 'static + use<> {
-    let mut call = client.get("/v1/live/bus");
-    if let Some(allowed) = allowed {
-        call = call.deadline(allowed);
-    }
-    async move {
-        let read = match call.await {
-            Ok(response) => response.bytes().await,
-            Err(error) => Err(error),
-        };
-        read.map_or_else(|error| ended(&error), |_| End::Answered)
-    }
+/// Makes a call.
+type Calls = Box<dyn Fn() -> Pin<Box<dyn Future<Output = End> + Send>> + Send + Sync>;
+
+/// Calls over sockets.
+fn over_sockets(client: Client, allowed: Option<Duration>) -> Calls {
+    Box::new(move || {
+        let mut call = client.get(PATH);
+        if let Some(allowed) = allowed {
+            call = call.deadline(allowed);
+        }
+        let read = read(call);
+        Box::pin(async {
+            read.await
+                .map_or_else(|error| ended(&error), |_| End::Answered)
+        })
+    })
 }
 
 /// Calls through the layer, under paused time.
-fn calls(sim: &Sim, allowed: Option<Duration>) -> impl Fn() -> Call + Send + 'static {
-    let stack = stack_within(sim, RetryLayer::new(), Limits::default());
-    move || {
-        let mut request = get("/v1/live/bus");
+fn paused(sim: &Sim, allowed: Option<Duration>) -> Calls {
+    let stack = stack(sim, RetryLayer::new(), Limits::default());
+    Box::new(move || {
+        let mut request = get(PATH);
         if let Some(allowed) = allowed {
             let at = DeadlineAt::new((Instant::now() + allowed).into_std());
             request.extensions_mut().insert(at);
@@ -185,10 +175,8 @@ fn calls(sim: &Sim, allowed: Option<Duration>) -> impl Fn() -> Call + Send + 'st
                 Err(error) => ended(&error),
             }
         })
-    }
+    })
 }
-
-type Call = std::pin::Pin<Box<dyn Future<Output = End> + Send>>;
 
 /// Asserts what no speed changes: nothing that was sent was refused, and calls beyond the quota were rejected.
 ///
@@ -231,7 +219,7 @@ async fn layer_under_overload_answers_what_it_sends_and_sends_what_the_quota_all
     {
         let load = Load::new(rate, takes, deadline);
         let [sim, other] = [(); 2].map(|()| Sim::new(load.config()));
-        let call = calls(&sim, Some(load.deadline()));
+        let call = paused(&sim, Some(load.deadline()));
         let outcome = load.run(lasts, &call).await;
         let sent = judge(load, &outcome, &sim);
         // After the load it is healthy at once.
@@ -239,7 +227,7 @@ async fn layer_under_overload_answers_what_it_sends_and_sends_what_the_quota_all
         for _ in 0..20 {
             assert!(matches!(call().await, End::Answered), "{load:?}");
         }
-        let possible = load.possible(&other, lasts, calls(&other, None)).await;
+        let possible = load.possible(&other, lasts, paused(&other, None)).await;
         measure(load, (sent, possible), outcome);
     }
 }
@@ -252,13 +240,14 @@ async fn client_under_overload_sends_only_what_is_allowed_and_is_healthy_afterwa
     let mut loads = JoinSet::new();
     for load in Load::OVER_SOCKETS {
         loads.spawn(async move {
-            let server = sim::start(load.config()).await;
-            let client = sim::client(&server);
-            let outcome = load.run(lasts, || call(&client, Some(load.deadline())));
+            let server = start(load.config()).await;
+            let client = builder(&server).built();
+            let calls = over_sockets(client.clone(), Some(load.deadline()));
+            let outcome = load.run(lasts, &calls);
             if asked.is_some() {
-                let other = sim::start(load.config()).await;
-                let without = sim::client(&other);
-                let possible = load.possible(other.sim(), lasts, move || call(&without, None));
+                let other = start(load.config()).await;
+                let without = over_sockets(builder(&other).built(), None);
+                let possible = load.possible(other.sim(), lasts, without);
                 let (outcome, possible) = tokio::join!(outcome, possible);
                 let sent = judge(load, &outcome, server.sim());
                 measure(load, (sent, possible), outcome);
@@ -266,8 +255,7 @@ async fn client_under_overload_sends_only_what_is_allowed_and_is_healthy_afterwa
                 judge(load, &outcome.await, server.sim());
             }
             for _ in 0..20 {
-                let answer = client.get("/v1/live/bus").await;
-                answer.map(drop).expect("the load is over");
+                client.get(PATH).await.expect("the load is over");
             }
         });
     }

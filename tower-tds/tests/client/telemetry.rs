@@ -1,95 +1,67 @@
 //! Spans and metrics of a call, over the simulator in this process and under paused time.
 
-use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use http::Request;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt as _, Full};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use tds_sim::{Config, Faults, Scripted, Sim, TokenFault, When};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, timeout},
-};
-use tower::{BoxError, ServiceBuilder, ServiceExt};
+use tds_sim::{Config, Sim};
+use tokio::time::{Instant, sleep, timeout};
+use tower::ServiceExt as _;
 use tower_tds::{
-    Credentials, Error, Limiter, Limits, Quota, TdsLayer,
-    layers::{
-        errors::DeadlineAt,
-        token::{Origin, TokenEndpoint, TokenSource},
-    },
+    Error, Limits, Quota,
+    layers::errors::{DeadlineAt, RetryLayer},
 };
-use tracing::{Level, subscriber::DefaultGuard};
-use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::filter::LevelFilter;
 
-use crate::client::log::{Log, listen};
-use crate::client::sim;
-
-const URL: &str = "http://127.0.0.1:1";
+use crate::client::{
+    log::Log,
+    world::{Built as _, PATH, Stack, builder, count, faults, get, read, read_many, stack, start},
+};
 
 /// The simulator, and the whole layer for it within these limits.
-fn setup(limits: Limits) -> (Sim, TdsLayer) {
+fn setup(limits: Limits) -> (Sim, Stack) {
     let sim = Sim::new(Config::default());
-    let credentials = Credentials::new(sim.client_id(), sim.client_secret());
-    let endpoint = TokenEndpoint::keycloak(URL, "ServiceConnect");
-    let tokens = TokenSource::builder(endpoint.expect("loopback"), credentials.expect("usable"));
-    let tokens = tokens.build::<_, Full<Bytes>, _>(sim.clone());
-    let origin = Origin::from_uri(&http::Uri::from_static(URL)).expect("loopback");
-    (sim, TdsLayer::new(tokens, [origin], Limiter::new(limits)))
+    let stack = stack(&sim, RetryLayer::new(), limits);
+    (sim, stack)
 }
 
-/// A call to its body's end, made of a request that `with` has changed.
-async fn call(
-    sim: &Sim,
-    layer: &TdsLayer,
-    with: impl FnOnce(&mut Request<Full<Bytes>>),
-) -> Result<(), Error> {
-    let service = ServiceBuilder::new()
-        .layer(layer.clone())
-        .map_future(Box::pin)
-        .service(sim.clone());
-    let request = Request::get(format!("{URL}/v1/live/bus")).body(Full::default());
-    let mut request = request.expect("a request");
-    with(&mut request);
-    let response = service.oneshot(request).await?;
-    let body = response.into_body().collect().await;
-    body.map(drop).map_err(|error| BoxError::from(error).into())
+/// A call to its body's end.
+async fn send(stack: &Stack, request: Request<Full<Bytes>>) -> Result<(), Error> {
+    let response = stack.clone().oneshot(request).await?;
+    response.into_body().collect().await.expect("a whole body");
+    Ok(())
 }
 
-/// A permit in each two seconds.
-fn scarce() -> Limits {
-    let quota = Quota::new(NonZeroU32::MIN, Duration::from_secs(2));
-    Limits::new(quota.expect("two seconds are an interval"))
+async fn call(stack: &Stack) -> Result<(), Error> {
+    send(stack, get(PATH)).await
 }
 
-/// Notes each span at its end, with its fields.
-fn spans() -> (Log, DefaultGuard) {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(Level::INFO)
-        .with_ansi(false)
-        .without_time()
-        .with_span_events(FmtSpan::CLOSE)
-        .with_writer(move || writer.clone())
-        .finish();
-    (log, listen(subscriber))
+/// A call that has a second.
+async fn call_for_a_second(stack: &Stack) -> Result<(), Error> {
+    let ends = Instant::now() + Duration::from_secs(1);
+    let mut request = get(PATH);
+    let deadline = DeadlineAt::new(ends.into_std());
+    request.extensions_mut().insert(deadline);
+    send(stack, request).await
 }
 
-/// The calls' spans, in the order of their ends.
-fn calls(log: &Log) -> Vec<String> {
+/// One permit in this many seconds.
+fn scarce(seconds: u64) -> Limits {
+    let quota = Quota::new(count(1), Duration::from_secs(seconds));
+    Limits::new(quota.expect("it is an interval"))
+}
+
+/// The spans of calls and of attempts, in the order of their ends.
+fn spans(log: &Log) -> [Vec<String>; 2] {
     let text = log.text();
     let ends = text.lines().filter(|line| line.contains("close"));
-    let calls = ends.filter(|line| line.contains("tds.call{") && !line.contains("tds.attempt{"));
-    calls.map(str::to_owned).collect()
-}
-
-/// The attempts' spans, in the order of their ends.
-fn attempts(log: &Log) -> Vec<String> {
-    let text = log.text();
-    let ends = text.lines().filter(|line| line.contains("close"));
-    let attempts = ends.filter(|line| line.contains("tds.attempt{"));
-    attempts.map(str::to_owned).collect()
+    let ends = ends
+        .filter(|line| line.contains("tds.call{"))
+        .map(str::to_owned);
+    let (attempts, calls) = ends.partition(|line| line.contains("tds.attempt{"));
+    [calls, attempts]
 }
 
 /// The fields of a wait.
@@ -99,13 +71,13 @@ fn wait(cause: &str, seconds: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn attempt_span_records_its_wait() {
-    let (log, _spans) = spans();
-    let (sim, layer) = setup(scarce());
-    call(&sim, &layer, |_| {}).await.expect("data");
+    let (log, _spans) = Log::listen(LevelFilter::INFO);
+    let (_sim, stack) = setup(scarce(2));
+    call(&stack).await.expect("data");
     let start = Instant::now();
-    call(&sim, &layer, |_| {}).await.expect("data");
+    call(&stack).await.expect("data");
     let took = start.elapsed().as_secs_f64();
-    let attempts = attempts(&log);
+    let [_, attempts] = spans(&log);
     let [first, second] = &*attempts else {
         panic!("two attempts: {attempts:?}");
     };
@@ -121,25 +93,19 @@ async fn attempt_span_records_its_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn attempt_span_records_a_wait_for_a_token() {
-    let (log, _spans) = spans();
-    let (sim, layer) = setup(Limits::default());
-    let mut slow = Faults::default();
-    let late = TokenFault::Slow(Duration::from_secs(3));
-    slow.token.push(Scripted::new(late, When::Always));
-    sim.set_faults(slow);
+    let (log, _spans) = Log::listen(LevelFilter::INFO);
+    let (sim, stack) = setup(Limits::default());
+    sim.set_faults(faults(&["token=slow:3s"]));
     // Too late for the first call, which ends, and late for the second. The third call needs no
     // wait. The last is refused.
-    let deadline = DeadlineAt::new((Instant::now() + Duration::from_secs(1)).into_std());
-    let late = call(&sim, &layer, |request| {
-        request.extensions_mut().insert(deadline);
-    });
-    late.await.expect_err("there is no token");
-    call(&sim, &layer, |_| {}).await.expect("data");
-    call(&sim, &layer, |_| {}).await.expect("data");
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    let late = call_for_a_second(&stack).await;
+    late.expect_err("there is no token");
+    call(&stack).await.expect("data");
+    call(&stack).await.expect("data");
+    sleep(Duration::from_secs(60)).await;
     sim.revoke_all();
-    call(&sim, &layer, |_| {}).await.expect("data");
-    let attempts = attempts(&log);
+    call(&stack).await.expect("data");
+    let [_, attempts] = spans(&log);
     let waits = ["1.0", "2.0", "", "", ""];
     assert_eq!(attempts.len(), waits.len(), "{attempts:?}");
     for (attempt, seconds) in attempts.iter().zip(waits) {
@@ -154,25 +120,20 @@ async fn attempt_span_records_a_wait_for_a_token() {
 
 #[tokio::test(start_paused = true)]
 async fn attempt_span_records_an_abandoned_wait() {
-    let (log, _spans) = spans();
-    let quota = Quota::new(NonZeroU32::MIN, Duration::from_secs(20));
-    let (sim, layer) = setup(Limits::new(quota.expect("an interval")));
-    call(&sim, &layer, |_| {}).await.expect("data");
+    let (log, _spans) = Log::listen(LevelFilter::INFO);
+    let (_sim, stack) = setup(scarce(20));
+    call(&stack).await.expect("data");
     // One call ends by its deadline, and one by its caller. Nothing is known of the service by
     // then, so neither is rejected on arrival.
-    tokio::time::sleep(Duration::from_secs(11)).await;
-    let deadline = DeadlineAt::new((Instant::now() + Duration::from_secs(1)).into_std());
-    let late = call(&sim, &layer, |request| {
-        request.extensions_mut().insert(deadline);
-    });
-    late.await.expect_err("there is no permit");
-    let hurried = timeout(Duration::from_millis(500), call(&sim, &layer, |_| {}));
+    sleep(Duration::from_secs(11)).await;
+    let late = call_for_a_second(&stack).await;
+    late.expect_err("there is no permit");
+    let hurried = timeout(Duration::from_millis(500), call(&stack));
     hurried.await.expect_err("there is no permit");
-    let calls = calls(&log);
+    let [calls, attempts] = spans(&log);
     assert_eq!(calls.len(), 3, "{calls:?}");
     assert!(calls[1].contains("error.type=\"timeout\""), "{calls:?}");
     assert!(calls[2].contains("error.type=\"cancelled\""), "{calls:?}");
-    let attempts = attempts(&log);
     assert_eq!(attempts.len(), 3, "{attempts:?}");
     assert!(attempts[1].contains(&wait("rate", "1.0")), "{attempts:?}");
     assert!(attempts[2].contains(&wait("rate", "0.5")), "{attempts:?}");
@@ -185,9 +146,9 @@ async fn waits_are_a_histogram_by_cause() {
         .expect("there are some")
         .build_recorder();
     let _metrics = metrics::set_default_local_recorder(&recorder);
-    let (sim, layer) = setup(scarce());
+    let (_sim, stack) = setup(scarce(2));
     for _ in 0..3 {
-        call(&sim, &layer, |_| {}).await.expect("data");
+        call(&stack).await.expect("data");
     }
     let text = recorder.handle().render();
     for line in [
@@ -201,16 +162,14 @@ async fn waits_are_a_histogram_by_cause() {
 
 #[tokio::test]
 async fn client_names_distinguish_metrics_on_one_recorder() {
-    let (log, _spans) = spans();
+    let (log, _spans) = Log::listen(LevelFilter::INFO);
     let recorder = PrometheusBuilder::new().build_recorder();
     let _metrics = metrics::set_default_local_recorder(&recorder);
-    let server = sim::start(Config::default()).await;
+    let server = start(Config::default()).await;
     for (name, calls) in [("day", 2), ("night", 1)] {
-        let client = sim::builder(&server).name(name).build();
-        let client = client.expect("loopback is let through");
+        let client = builder(&server).name(name).built();
         for _ in 0..calls {
-            let called = client.get("/v1/live/bus").await.expect("data");
-            called.bytes().await.expect("a whole body");
+            read(client.get(PATH)).await.expect("a whole body");
         }
         client.status().record();
     }
@@ -226,7 +185,7 @@ async fn client_names_distinguish_metrics_on_one_recorder() {
     ] {
         assert!(text.lines().any(|each| each == line), "{line}\n{text}");
     }
-    let named = calls(&log);
+    let [named, _] = spans(&log);
     let named = named
         .iter()
         .filter(|call| call.contains("tds.client=\"day\""));
@@ -235,24 +194,20 @@ async fn client_names_distinguish_metrics_on_one_recorder() {
 
 #[tokio::test(start_paused = true)]
 async fn spans_use_opentelemetry_names_and_omit_the_query() {
-    let (log, _spans) = spans();
-    let (sim, layer) = setup(Limits::default());
-    let mut faults = Faults::default();
-    faults.data.push("503@every:2".parse().expect("a fault"));
-    sim.set_faults(faults);
-    call(&sim, &layer, |_| {}).await.expect("data");
-    let with_query = |request: &mut Request<_>| {
-        let target = format!("{URL}/v1/live/bus?key=CANARY");
-        *request.uri_mut() = target.parse().expect("an address");
-    };
-    call(&sim, &layer, with_query).await.expect("data");
+    let (log, _spans) = Log::listen(LevelFilter::INFO);
+    let (sim, stack) = setup(Limits::default());
+    sim.set_faults(faults(&["data=503@every:2"]));
+    call(&stack).await.expect("data");
+    let with_query = get("/v1/live/bus?key=CANARY");
+    send(&stack, with_query).await.expect("data");
     let text = log.text();
     assert!(!text.contains("CANARY"), "{text}");
     let ends = text.lines().filter(|line| line.contains("close"));
     let [_, _, first, second, whole] = *ends.collect::<Vec<_>>() else {
         panic!("two attempts and their calls: {text}");
     };
-    let asked = "http.request.method=GET server.address=\"127.0.0.1\" server.port=1 url.path=\"/v1/live/bus\"";
+    let asked =
+        "http.request.method=GET server.address=\"data.example.org\" url.path=\"/v1/live/bus\"";
     let same = |line: &str| line.replace(" http.request.resend_count=1", "");
     assert!(same(whole).contains(asked), "{whole}");
     assert!(whole.contains("tds.call{otel.kind=\"client\""), "{whole}");
@@ -272,19 +227,13 @@ async fn spans_use_opentelemetry_names_and_omit_the_query() {
 
 #[tokio::test(start_paused = true)]
 async fn quiet_day_logs_at_most_five_lines() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(Level::INFO)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _ours = listen(subscriber);
-    let (sim, layer) = setup(Limits::default());
+    let (log, _ours) = Log::listen(LevelFilter::INFO);
+    let (_sim, stack) = setup(Limits::default());
     for _minute in 0..24 * 60 {
-        call(&sim, &layer, |_| {}).await.expect("data");
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        call(&stack).await.expect("data");
+        sleep(Duration::from_secs(60)).await;
     }
-    let text = log.text();
+    let text = log.events();
     assert!(text.contains("token renewed"), "{text}");
     assert!(text.lines().count() <= 5, "{text}");
 }
@@ -314,22 +263,13 @@ async fn metrics_match_their_table_without_paths_in_labels() {
         .expect("one")
         .build_recorder();
     let _metrics = metrics::set_default_local_recorder(&recorder);
-    let server = sim::start(Config::default()).await;
-    let client = sim::builder(&server).name("day").build();
-    let client = client.expect("loopback is let through");
-    let mut calls = JoinSet::new();
-    for n in 0..60 {
-        let call = client.get(format!("/v1/live/bus?{n}"));
-        calls.spawn(async move { call.await?.bytes().await });
-    }
-    for body in calls.join_all().await {
+    let server = start(Config::default()).await;
+    let client = builder(&server).name("day").built();
+    for body in read_many(&client, 60).await {
         body.expect("a whole body");
     }
-    client
-        .get("/no/such/thing")
-        .await
-        .map(drop)
-        .expect_err("nothing");
+    let none = client.get("/no/such/thing").await;
+    none.map(drop).expect_err("nothing");
     client.status().record();
     let text = recorder.handle().render();
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));

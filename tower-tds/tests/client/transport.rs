@@ -1,112 +1,19 @@
-//! Connections with the user's own connector, and with the proxies of the environment.
+//! The proxies and the roots of the environment, proxies that refuse, and certificates that are none.
 
-use std::{
-    env,
-    future::ready,
-    io::{self, Read as _, Write as _},
-    net::{Ipv4Addr, SocketAddr},
-    num::NonZeroU32,
-    process::Command,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU32, Ordering::SeqCst},
-    },
-    time::Duration,
+use std::{env, process::Command, time::Duration};
+
+use tower_tds::{
+    BuildError, Client, Kind,
+    layers::errors::{RetryLayer, Sent},
 };
 
-use http::{Request, Uri};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
-use tds_sim::{Config, Sim};
-use tokio::{
-    io::AsyncWriteExt as _,
-    net::{TcpListener, UnixStream},
-    task::JoinSet,
+use crate::client::{
+    raw::{Raw, answer},
+    world::{Built as _, count, https, secret},
 };
-use tower::{ServiceExt, service_fn as connector};
-use tower_tds::{BuildError, Builder, Client, Credentials, Limits, layers::errors::RetryLayer};
-
-/// The addresses that a connector was called with, in order.
-type Asked = Arc<Mutex<Vec<Uri>>>;
-
-fn https(sim: &Sim) -> Builder {
-    let credentials = Credentials::new(sim.client_id(), sim.client_secret());
-    let (auth, data) = ("https://auth.example.org", "https://data.example.org");
-    Client::builder(auth, data, credentials.expect("usable"))
-}
-
-#[cfg(unix)]
-#[tokio::test]
-async fn custom_connector_makes_all_connections_within_the_limit() {
-    let (sim, asked) = (Sim::new(Config::default()), Asked::default());
-    let (serves, notes) = (sim.clone(), Arc::clone(&asked));
-    let pipes = connector(move |target: Uri| {
-        notes.lock().expect("no panic under it").push(target);
-        let sockets = UnixStream::pair();
-        let (here, there) = sockets.expect("two ends");
-        let sim = serves.clone();
-        tokio::spawn(async move {
-            let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-            let _counted = sim.connect(peer);
-            let answer = service_fn(|request: Request<Incoming>| sim.clone().oneshot(request));
-            let there = TokioIo::new(there);
-            drop(http1::Builder::new().serve_connection(there, answer).await);
-        });
-        ready(Ok::<_, io::Error>(TokioIo::new(here)))
-    });
-    let limits = Limits::default().connections(5.try_into().expect("not zero"));
-    let client = https(&sim).limits(limits).connector(pipes);
-    let client = client.build().expect("a connector");
-    let mut calls = JoinSet::new();
-    for _ in 0..40 {
-        let call = client.get("/v1/live/bus");
-        calls.spawn(async move { call.await?.bytes().await });
-    }
-    for body in calls.join_all().await {
-        assert!(body.expect("a whole body").starts_with(b"{\"name\""));
-    }
-    let seen = sim.ledger().summary();
-    assert_eq!((seen.token_posts, seen.complete), (1, 40));
-    // One of the five is the token's.
-    assert!(seen.peak_sockets <= 5, "{seen:?}");
-    assert!(client.limiter().snapshot().connections > 0);
-    let asked = asked.lock().expect("no panic under it");
-    let hosts: Vec<_> = asked.iter().filter_map(Uri::host).collect();
-    assert_eq!(hosts.first(), Some(&"auth.example.org"));
-    assert!(hosts.iter().skip(1).all(|host| *host == "data.example.org"));
-}
-
-#[test]
-fn build_refuses_settings_that_a_connector_ignores() {
-    let sim = Sim::new(Config::default());
-    let given = || https(&sim).connector(HttpConnector::new());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("they are known")
-        .with_root_certificates(rustls::RootCertStore::empty())
-        .with_no_client_auth();
-    for ignored in [
-        given().root_certificate(b"any"),
-        given().tls(tls),
-        given().proxy("http://127.0.0.1:3128"),
-        given().env_proxies(),
-    ] {
-        let error = ignored.build().expect_err("one of them is ignored");
-        assert!(error.to_string().contains("connector"), "{error}");
-    }
-    given().build().expect("a connector");
-    // A connector does not allow plain http to another machine.
-    let credentials = Credentials::new("id", "s3cr3t").expect("usable");
-    let data = "http://data.example.org";
-    let plain = Client::builder("https://auth.example.org", data, credentials);
-    let plain = plain.connector(HttpConnector::new()).build();
-    plain.expect_err("it would send the token in clear");
-}
 
 #[test]
 fn no_password_of_an_address_is_printed() {
-    let credentials = || Credentials::new("id", "s3cr3t").expect("usable");
     for proxy in [
         "http://ann:CANARY@proxy:3128",
         "http://ann:p@CANARY@proxy:3128",
@@ -114,7 +21,7 @@ fn no_password_of_an_address_is_printed() {
         let builder = Client::builder(
             "https://ann:CANARY@auth.example.org/CANARY?CANARY",
             "https://ann:CANARY@data.example.org:8443#CANARY",
-            credentials(),
+            secret(),
         );
         let builder = builder.proxy(proxy);
         let mut printed = format!("{builder:?} {builder:#?}");
@@ -123,7 +30,7 @@ fn no_password_of_an_address_is_printed() {
         printed.push_str(&format!("{error} {error:?}"));
         assert!(!printed.contains("CANARY"), "{printed}");
     }
-    let unreadable = Client::builder("https://CANARY@a b", "ann:CANARY@host", credentials());
+    let unreadable = Client::builder("https://CANARY@a b", "ann:CANARY@host", secret());
     let mut printed = format!("{unreadable:?}");
     let error = unreadable.build().expect_err("no address");
     printed.push_str(&format!("{error} {error:?}"));
@@ -147,15 +54,13 @@ fn built_with(case: &str, variables: &[(&str, &str)]) -> String {
 }
 
 async fn in_the_child(case: &str) -> Result<String, BuildError> {
-    let sim = Sim::new(Config::default());
     let builder = match case {
-        "roots" => https(&sim),
+        "roots" => https(secret()),
         "loopback" => {
-            let credentials = Credentials::new(sim.client_id(), sim.client_secret());
             let (auth, data) = ("http://127.0.0.1:1", "http://127.0.0.1:2");
-            Client::builder(auth, data, credentials.expect("usable")).loopback_http()
+            Client::builder(auth, data, secret()).loopback_http()
         }
-        _ => https(&sim).env_proxies(),
+        _ => https(secret()).env_proxies(),
     };
     let client = builder.build()?;
     if case == "proxies" {
@@ -191,59 +96,43 @@ fn missing_root_certificates_are_an_error() {
     }
 }
 
-/// A proxy that requires a password, and the number of times it required one.
-fn locked_proxy() -> (String, Arc<AtomicU32>) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let asked = Arc::<AtomicU32>::default();
-    let count = Arc::clone(&asked);
-    std::thread::spawn(move || {
-        while let Ok((mut socket, _)) = listener.accept() {
-            // The whole head is in the first packet.
-            let read = socket.read(&mut [0; 4_096]).expect("a CONNECT");
-            assert!(read > 0);
-            count.fetch_add(1, SeqCst);
-            let refused = b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n";
-            socket.write_all(refused).expect("it reads");
-        }
-    });
-    (url, asked)
+/// A proxy that requires a password.
+async fn locked_proxy() -> Raw {
+    Raw::saying(answer("407 Proxy Authentication Required", "")).await
 }
 
-#[test]
-fn client_uses_the_https_proxy_of_its_environment() {
-    let (named, asked) = locked_proxy();
-    let (other, not_asked) = locked_proxy();
-    let (named, other) = (&*named, &*other);
-    let cases: [&[(&str, &str)]; 2] = [
+/// Both hosts of the child.
+const HOSTS: &str = "auth.example.org,data.example.org";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_uses_the_https_proxy_of_its_environment() {
+    let (proxy, not_asked) = (locked_proxy().await, locked_proxy().await);
+    let (named, other) = (&*proxy.url, &*not_asked.url);
+    let cases: [&[(&str, &str)]; 3] = [
         &[("HTTPS_PROXY", named), ("ALL_PROXY", other)],
         &[("all_proxy", named), ("HTTP_PROXY", other)],
+        // The variable that is read first decides.
+        &[("HTTPS_PROXY", named), ("ALL_PROXY", ":::bad")],
     ];
     for (n, case) in (1..).zip(cases) {
         let said = built_with("proxies", case);
         assert!(said.contains("password of the proxy"), "{case:?}: {said}");
-        assert_eq!(
-            (asked.load(SeqCst), not_asked.load(SeqCst)),
-            (n, 0),
-            "{case:?}"
-        );
+        let asked = (proxy.calls().len(), not_asked.calls().len());
+        assert_eq!(asked, (n, 0), "{case:?}");
     }
     // Both hosts are exempt; the client requests a token first.
-    let hosts = "auth.example.org,data.example.org";
-    let said = built_with("proxies", &[("HTTPS_PROXY", named), ("NO_PROXY", hosts)]);
+    let said = built_with("proxies", &[("HTTPS_PROXY", named), ("NO_PROXY", HOSTS)]);
     assert!(!said.contains("password of the proxy"), "{said}");
-    assert_eq!((asked.load(SeqCst), not_asked.load(SeqCst)), (2, 0));
+    assert_eq!(proxy.calls().len(), 3);
     // A proxy that expects TLS would get the credentials unencrypted.
     let said = built_with("proxies", &[("https_proxy", "https://ann:s3cr3t@proxy")]);
-    assert!(
-        said.contains("http://host:port") && !said.contains("s3cr3t"),
-        "{said}"
-    );
+    assert!(said.contains("http://host:port"), "{said}");
+    assert!(!said.contains("s3cr3t"), "{said}");
 }
 
 #[test]
 fn unusable_proxy_of_the_environment_is_an_error_at_build() {
-    let (good, asked) = locked_proxy();
+    let good = "http://127.0.0.1:1";
     for unusable in [
         ":::bad",
         "http://",
@@ -252,8 +141,8 @@ fn unusable_proxy_of_the_environment_is_an_error_at_build() {
         "socks5://proxy",
     ] {
         for case in [
-            [("HTTPS_PROXY", unusable), ("ALL_PROXY", &good)],
-            [("https_proxy", unusable), ("HTTP_PROXY", &good)],
+            [("HTTPS_PROXY", unusable), ("ALL_PROXY", good)],
+            [("https_proxy", unusable), ("HTTP_PROXY", good)],
             [("HTTPS_PROXY", ""), ("ALL_PROXY", unusable)],
         ] {
             let said = built_with("proxies", &case);
@@ -266,76 +155,63 @@ fn unusable_proxy_of_the_environment_is_an_error_at_build() {
         let loopback = built_with("loopback", &[("HTTPS_PROXY", unusable)]);
         assert!(loopback.contains("SAID it is built"), "{loopback}");
     }
-    let hosts = "auth.example.org,data.example.org";
-    let said = built_with("proxies", &[("HTTPS_PROXY", ":::bad"), ("NO_PROXY", hosts)]);
+    let said = built_with("proxies", &[("HTTPS_PROXY", ":::bad"), ("NO_PROXY", HOSTS)]);
     assert!(!said.contains("the proxy is not usable"), "{said}");
-    // The variable that is read first decides.
-    let used = built_with(
-        "proxies",
-        &[("HTTPS_PROXY", &*good), ("ALL_PROXY", ":::bad")],
-    );
-    assert!(used.contains("password of the proxy"), "{used}");
-    assert_eq!(asked.load(SeqCst), 1);
 }
 
 #[tokio::test]
 async fn refusal_of_a_proxy_names_it_its_status_and_the_remedy() {
-    for (status, remedy) in [
-        ("403 Forbidden", "have the proxy allow this host"),
-        ("407 Proxy Authentication Required", "password of the proxy"),
-        ("502 Bad Gateway", "check that the proxy reaches this host"),
+    let allow = "have the proxy allow this host";
+    let later = "check that the proxy reaches this host";
+    for (status, kind, remedy) in [
+        ("403 Forbidden", Kind::Rejected, allow),
+        ("405 Method Not Allowed", Kind::Rejected, allow),
+        (
+            "407 Authentication Required",
+            Kind::Rejected,
+            "password of the proxy",
+        ),
+        ("429 Too Many Requests", Kind::Connect, later),
+        ("502 Bad Gateway", Kind::Connect, later),
+        ("503 Service Unavailable", Kind::Connect, later),
+        ("302 Found", Kind::Connect, later),
     ] {
-        let listener = TcpListener::bind("127.0.0.1:0").await;
-        let listener = listener.expect("a port");
-        let proxy = format!("http://{}", listener.local_addr().expect("an address"));
-        tokio::spawn(async move {
-            while let Ok((mut socket, _)) = listener.accept().await {
-                crate::client::server::read(&mut socket)
-                    .await
-                    .expect("a CONNECT");
-                let refused = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
-                socket
-                    .write_all(refused.as_bytes())
-                    .await
-                    .expect("it reads");
+        for body in [
+            "content-length: 6\r\n\r\n<html>",
+            "\r\n<html>",
+            "content-length: 99\r\n\r\n<html>",
+        ] {
+            let raw = Raw::saying(format!("HTTP/1.1 {status}\r\n{body}")).await;
+            let proxy = raw.url.replace("http://", "http://ann:s3cr3t@");
+            let once = RetryLayer::new().attempts(count(1));
+            // Plain http to this machine goes through no proxy, so the token comes.
+            let tokens = Raw::saying("").await;
+            let data = tokens.builder_of("https://data.example.org");
+            let error = data.proxy(&proxy).retry(once).built().get("/").await;
+            let error = error.expect_err("there is no tunnel");
+            assert_eq!((error.kind(), error.sent()), (kind, Sent::Never), "{error}");
+            let said = error.to_string();
+            for part in [&*raw.url, &format!("(status {}", &status[..3]), remedy] {
+                assert!(said.contains(part), "{part}: {said}");
             }
-        });
-        let once = RetryLayer::new().attempts(NonZeroU32::MIN);
-        let client = https(&Sim::new(Config::default()))
-            .proxy(&proxy)
-            .retry(once);
-        let client = client.build().expect("a proxy");
-        let error = client.get("/").await.expect_err("there is no tunnel");
-        let said = error.to_string();
-        for part in [&*proxy, &status[..3], remedy] {
-            assert!(said.contains(part), "{part}: {said}");
+            assert!(!said.contains("s3cr3t"), "{said}");
+            assert_eq!(tokens.seen(), ["POST"]);
         }
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn proxy_that_is_none_or_is_not_there_is_named_with_its_setting() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let no_proxy = format!("http://{}", listener.local_addr().expect("an address"));
-    tokio::spawn(async move {
-        while let Ok((mut socket, _)) = listener.accept().await {
-            crate::client::server::read(&mut socket)
-                .await
-                .expect("a CONNECT");
-            let greets = socket.write_all(b"SSH-2.0-OpenSSH_9.6\r\n\r\n").await;
-            greets.expect("it reads");
-        }
-    });
-    let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let refuses = format!("http://{}", closed.local_addr().expect("an address"));
-    drop(closed);
+    let no_proxy = Raw::saying("SSH-2.0-OpenSSH_9.6\r\n\r\n").await;
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let closed = closed.expect("a port").local_addr().expect("an address");
+    let refuses = format!("http://{closed}");
     for (proxy, says) in [
-        (&*no_proxy, "no HTTP proxy"),
+        (&*no_proxy.url, "no HTTP proxy"),
         (&*refuses, "cannot be reached: Connection refused"),
         ("http://proxy.invalid:3128", "cannot be reached: "),
     ] {
-        let sim = Sim::new(Config::default());
-        let client = https(&sim).proxy(proxy).build().expect("a proxy");
+        let client = https(secret()).proxy(proxy).built();
         let error = client.get("/").deadline(Duration::from_secs(5)).await;
         let error = error.expect_err("there is no tunnel").to_string();
         for part in [proxy, says, "Builder::proxy"] {
@@ -392,9 +268,7 @@ fn assert_shows_nothing(of: &str, said: &str, file: &str) {
 #[test]
 fn no_byte_of_a_broken_root_certificate_is_in_the_error() {
     for (of, file) in broken_pems() {
-        let credentials = Credentials::new("client", "secret").expect("usable");
-        let url = "https://localhost";
-        let builder = Client::builder(url, url, credentials).root_certificate(file.as_bytes());
+        let builder = https(secret()).root_certificate(file.as_bytes());
         let error = builder.build().expect_err(of);
         for said in [
             error.to_string(),

@@ -9,17 +9,16 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use tds_sim::{Config, Quota, Sim};
 use tokio::{
     net::{TcpListener, TcpStream},
-    task::JoinSet,
     time::{Instant, sleep},
 };
 use tower::ServiceExt;
 use tower_tds::{Builder, Client, Credentials};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::client::log::{Log, listen};
-use crate::client::sim::start;
-
-const PATH: &str = "/v1/live/bus";
+use crate::client::{
+    log::Log,
+    world::{Built as _, PATH, at_once, read, secure, start},
+};
 
 /// The output of a client that makes some calls, as an operator sees it.
 struct Seen {
@@ -30,33 +29,12 @@ struct Seen {
 
 /// `status` is the first status that fits `expected`, or the last one at the deadline of the calls.
 async fn seen(builder: Builder, calls: usize, expected: &str) -> Seen {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(LevelFilter::INFO)
-        .with_ansi(false)
-        .without_time()
-        .with_target(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _log = listen(subscriber);
+    let (log, _listening) = Log::listen(LevelFilter::INFO);
     let recorder: PrometheusRecorder = PrometheusBuilder::new().build_recorder();
     let _metrics = metrics::set_default_local_recorder(&recorder);
-    let client = builder
-        .loopback_http()
-        .build()
-        .expect("loopback is let through");
-    let mut under_way = JoinSet::new();
-    for _ in 0..calls {
-        let call = client.get(PATH).deadline(DEADLINE);
-        under_way.spawn(async move {
-            // A body holds its place until it is read.
-            match call.await {
-                Ok(response) => response.bytes().await.map(drop),
-                Err(error) => Err(error),
-            }
-        });
-    }
+    let client = builder.loopback_http().built();
+    let calls = (0..calls).map(|_| read(client.get(PATH).deadline(DEADLINE)));
+    let under_way = tokio::spawn(at_once(calls.collect::<Vec<_>>()));
     let start = Instant::now();
     let mut status = client.status();
     while !fits(&status.to_string(), expected) && start.elapsed() < DEADLINE {
@@ -65,11 +43,11 @@ async fn seen(builder: Builder, calls: usize, expected: &str) -> Seen {
     }
     status.record();
     let before = recorder.handle().render();
-    under_way.join_all().await;
+    under_way.await.expect("no panic");
     client.status().record();
     Seen {
         status: status.to_string(),
-        log: log.text(),
+        log: log.events(),
         metrics: before + &recorder.handle().render(),
     }
 }
@@ -132,9 +110,7 @@ async fn looks(what: &str, expected: &str) -> Seen {
         }
         "a host without an address" => "https://data.invalid".clone_into(&mut base),
         "a certificate of an unknown issuer" => {
-            let mut config = Config::default();
-            config.tls = true;
-            secured = start(config).await;
+            secured = secure().await.0;
             secured.base_url().clone_into(&mut base);
         }
         "a proxy that strips the header" => base = stripped(service.sim().clone()).await,

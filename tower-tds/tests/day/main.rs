@@ -17,9 +17,6 @@
 mod callers;
 mod refused_tokens;
 mod script;
-#[expect(dead_code, reason = "the client's tests use all of it")]
-#[path = "../client/server.rs"]
-mod server;
 
 use std::{env, sync::Mutex, time::Duration};
 

@@ -24,45 +24,34 @@ use tower_tds::{
     },
 };
 
-use crate::server::Server;
-
-async fn refused(server: &Server) -> Error {
-    let client = server.builder().build().expect("loopback is let through");
-    let answered = client.get("/v1/live/bus").await;
-    answered.map(drop).expect_err("all tokens are refused")
-}
-
-fn answer(body: &str) -> Vec<u8> {
-    let length = body.len();
-    format!("HTTP/1.1 401 Unauthorized\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
+/// A service that refuses each call with these words, and its tokens: `POST` for each that it issues.
+fn refusing(body: &'static str) -> (Fake, Arc<Mutex<Vec<String>>>) {
+    let seen = Arc::<Mutex<Vec<String>>>::default();
+    let log = Arc::clone(&seen);
+    let service = fake(move |request| {
+        let mut log = log.lock().expect("no panic");
+        if request.method() == "POST" {
+            log.push("POST".to_owned());
+            let number = log.iter().filter(|seen| *seen == "POST").count();
+            return Ok(token(number, 86_400));
+        }
+        let token = request.headers()["authorization"].to_str().expect("ASCII");
+        log.push(token.replace("Bearer ", ""));
+        status(401, body)
+    });
+    (service, seen)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_401_causes_one_new_token_and_few_retries() {
-    for (body, kind) in [
-        ("invalid token\n", Kind::InvalidToken),
-        ("go away", Kind::InvalidToken),
-        ("", Kind::InvalidToken),
-    ] {
-        let seen = Arc::<Mutex<Vec<String>>>::default();
-        let log = Arc::clone(&seen);
-        let service = fake(move |request| {
-            let mut log = log.lock().expect("no panic");
-            if request.method() == "POST" {
-                log.push("POST".to_owned());
-                let number = log.iter().filter(|seen| *seen == "POST").count();
-                return Ok(token(number, 86_400));
-            }
-            let token = request.headers()["authorization"].to_str().expect("ASCII");
-            log.push(token.replace("Bearer ", ""));
-            status(401, body)
-        });
+    for body in ["invalid token\n", "go away", ""] {
+        let (service, seen) = refusing(body);
         let stack = whole_with(RetryLayer::new(), service);
         let mut attempts = Vec::new();
         for _ in 0..4 {
             let error = stack.clone().oneshot(data()).await.map(drop);
             let error = error.expect_err("all tokens are refused");
-            assert_eq!(error.kind(), kind, "{body}");
+            assert_eq!(error.kind(), Kind::InvalidToken, "{body}");
             let text = error.to_string();
             assert!(text.contains("refused"), "{text}");
             assert!(!text.contains("forbidden"), "{text}");
@@ -70,10 +59,8 @@ async fn a_401_causes_one_new_token_and_few_retries() {
             sleep(Duration::from_secs(60)).await;
         }
         // While tokens are young, a clock may be behind, so each call is sent once more after two seconds.
-        assert!(
-            attempts.iter().all(|it| (2..=3).contains(it)),
-            "{body}: {attempts:?}"
-        );
+        let few = attempts.iter().all(|it| (2..=3).contains(it));
+        assert!(few, "{body}: {attempts:?}");
         let seen = seen.lock().expect("no panic").join(" ");
         // One other token in the first minutes, and both in turn.
         assert!(seen.starts_with("POST t1 POST t2 t1 t2"), "{body}: {seen}");
@@ -81,8 +68,9 @@ async fn a_401_causes_one_new_token_and_few_retries() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_401_about_role_or_header_requests_no_token() {
+    let outage = "accessing introspection endpoint failed";
     for (body, kind, attempts, posts) in [
         (
             "no Authorization header found",
@@ -92,19 +80,14 @@ async fn a_401_about_role_or_header_requests_no_token() {
         ),
         ("Missing required realm role", Kind::MissingRole, 1, 1),
         // Any other 401 may be about the token, and this one is retried as an outage.
-        (
-            "accessing introspection endpoint failed",
-            Kind::Unavailable,
-            3,
-            2,
-        ),
+        (outage, Kind::Unavailable, 3, 2),
     ] {
-        let server = Server::start(&answer(body)).await;
-        let error = refused(&server).await;
+        let (service, seen) = refusing(body);
+        let stack = whole_with(RetryLayer::new(), service);
+        let error = stack.oneshot(data()).await.map(drop).expect_err(body);
         assert_eq!((error.kind(), error.attempts()), (kind, attempts), "{body}");
-        let seen = server.seen();
-        let requests = seen.iter().filter(|seen| *seen == "POST").count();
-        assert_eq!(requests, posts, "{body}");
+        let seen = seen.lock().expect("no panic").join(" ");
+        assert_eq!(seen.matches("POST").count(), posts, "{body}: {seen}");
     }
 }
 
