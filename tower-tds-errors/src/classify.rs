@@ -264,6 +264,8 @@ fn is_unreachable(text: &str) -> bool {
 fn has_long_window(headers: &HeaderMap) -> bool {
     headers.iter().any(|(name, value)| {
         let window = name.as_str().strip_prefix("x-ratelimit-remaining-");
+        // Kong may put the name of a limit before that of its window.
+        let window = window.and_then(|window| window.rsplit('-').next());
         matches!(window, Some("hour" | "day" | "month" | "year")) && value.as_bytes() == b"0"
     })
 }
