@@ -133,6 +133,13 @@ async fn requests_for_data_tokens_and_discovery_carry_a_user_agent() {
     assert_eq!(agents, [[own], [own], [own], ["mine"]]);
 }
 
+/// What accepts a tunnel: any version, and any status that is a success.
+const ACCEPTS: [&str; 3] = [
+    "1.0 200 OK\r\nvia: 1.1 proxy",
+    "1.1 200 Established",
+    "1.1 204 OK",
+];
+
 /// A proxy that waits this long before it accepts the n-th tunnel, and a client through it.
 async fn behind_a_proxy(waits: fn(usize) -> u64, texts: &[&str]) -> (tds_sim::Server, Raw, Client) {
     let (server, authority) = secure().await;
@@ -140,7 +147,7 @@ async fn behind_a_proxy(waits: fn(usize) -> u64, texts: &[&str]) -> (tds_sim::Se
     let proxy = Raw::start(move |asked| {
         vec![
             Act::Wait(Duration::from_millis(waits(asked.call))),
-            Act::Tunnel,
+            Act::Tunnel(ACCEPTS[asked.call % 3]),
         ]
     });
     let proxy = proxy.await;

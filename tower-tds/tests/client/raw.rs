@@ -34,8 +34,8 @@ pub(crate) enum Act {
     /// Writes the same without an end.
     Repeat(&'static [u8], Duration),
     Wait(Duration),
-    /// Passes on to where a CONNECT leads.
-    Tunnel,
+    /// Accepts a CONNECT with this head, and passes on to where it leads.
+    Tunnel(&'static str),
     Close,
     /// Ends the connection, without a `close_notify` under TLS.
     Cut,
@@ -322,10 +322,11 @@ async fn requests(
                     }
                 },
                 Act::Wait(time) => sleep(time).await,
-                Act::Tunnel => {
+                Act::Tunnel(accepts) => {
                     let target = head.split(' ').nth(1).expect("a target");
                     let mut there = TcpStream::connect(target).await.expect("it listens");
-                    stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.ok()?;
+                    let accepts = format!("HTTP/{accepts}\r\n\r\n");
+                    stream.write_all(accepts.as_bytes()).await.ok()?;
                     copy_bidirectional(&mut stream, &mut there).await.ok()?;
                 }
                 Act::Close => return stream.shutdown().await.ok(),
