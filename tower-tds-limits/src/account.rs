@@ -56,6 +56,8 @@ pub(crate) struct Granted {
     octave: u8,
     /// Whether its time ends with the response body, and not with its head.
     pub(crate) has_body: bool,
+    /// Whether the request asks for a range, so that a 416 is most often about that.
+    pub(crate) has_range: bool,
     /// Its deadline.
     until: Tick,
 }
@@ -404,6 +406,7 @@ impl Limit for Account {
             is_front: line == Line::Front,
             octave: octave(bounds.deadline.as_ref()),
             has_body: bounds.deadline.is_some_and(|deadline| deadline.has_body),
+            has_range: false,
             until: bounds
                 .deadline
                 .map_or(Tick::NEVER, |it| self.epoch.tick(it.at)),

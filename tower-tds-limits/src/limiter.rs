@@ -276,7 +276,7 @@ impl Stack {
         // Under both locks, so that the sockets end up with the account's last change. This opens nothing, so it wakes
         // no waiter of the account.
         self.connections.update(|sockets| {
-            let too_many = sockets.open(now) > sockets.most_at(now);
+            let too_many = grant.has_range || sockets.open(now) > sockets.most_at(now);
             self.account.read(|account, _| {
                 let lowers = account.lower_sockets(now, grant, too_many);
                 sockets.lower(account.sockets());

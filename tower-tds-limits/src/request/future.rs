@@ -10,7 +10,7 @@ use std::{
 use bytes::Buf;
 use http::{
     Request, Response,
-    header::{CONNECTION, HeaderValue},
+    header::{CONNECTION, HeaderValue, RANGE},
 };
 use http_body::Body;
 use tokio::time::{Instant, Sleep};
@@ -227,7 +227,7 @@ impl<S, R> Waiting<S, R> {
     #[inline]
     fn send<B>(
         &mut self,
-        permit: RequestPermit,
+        mut permit: RequestPermit,
         now: Instant,
         deadline: Option<Instant>,
     ) -> State<S, R>
@@ -244,6 +244,8 @@ impl<S, R> Waiting<S, R> {
             let close = HeaderValue::from_static("close");
             request.headers_mut().insert(CONNECTION, close);
         }
+        // A scan of a few names is faster than a hash.
+        permit.grant.has_range = request.headers().keys().any(|name| *name == RANGE);
         let hand_over = HandOver::insert(request.extensions_mut());
         let response = self.inner.call(request);
         State::Sent(SentCall::new(response, permit, hand_over, now, deadline))

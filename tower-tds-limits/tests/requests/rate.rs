@@ -3,7 +3,10 @@
 use std::{convert::Infallible, time::Duration};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, header::CONNECTION};
+use http::{
+    Request, Response, StatusCode,
+    header::{CONNECTION, RANGE},
+};
 use http_body_util::Empty;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
@@ -63,4 +66,22 @@ async fn requests_close_their_sockets_until_three_seconds_after_a_416() {
     assert_eq!(closes("/").await, Some(true), "after the silence");
     sleep(ms(2_000)).await;
     assert_eq!(closes("/").await, Some(false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_416_to_a_request_with_a_range_silences_for_a_second_and_lowers_nothing() {
+    let limited = Limited::before(Scripted::refusing(ms(5), 40, Answer::status(416)));
+    let sockets = || limited.limiter.snapshot().most_connections;
+    for _ in 0..20 {
+        let request = Request::get("/")
+            .header(RANGE, "bytes=5-")
+            .body(Empty::new());
+        let call = limited.caller().oneshot(request.expect("a request"));
+        call.await.expect("a response");
+        let silent = limited.limiter.snapshot().silent_for;
+        assert!(silent.is_some_and(|left| left >= secs(1)), "{silent:?}");
+    }
+    assert_eq!(sockets(), 60);
+    limited.calls(1).await;
+    assert_eq!(sockets(), 50);
 }
