@@ -52,17 +52,24 @@ impl Places {
     /// Checks that a request may carry the token.
     #[inline]
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Kind> {
-        let is_path = uri.authority().is_none();
-        let default = self.default_origin.as_ref().filter(|_| is_path);
-        let origin = self.origins.iter().find(|it| it.contains(uri)).or(default);
+        let origin = self.origins.iter().find(|origin| origin.contains(uri));
         // Most clients add the `Host` header below this layer. A scan of a few names is faster than a hash.
-        let names = |origin: &Origin| {
-            headers
-                .iter()
-                .all(|(name, it)| name != HOST || origin.is_named(it))
-        };
-        match origin {
-            Some(origin) if names(origin) => Ok(()),
+        if origin.is_some() && !headers.keys().any(|name| name == HOST) {
+            return Ok(());
+        }
+        self.check_rest(origin, uri, headers)
+    }
+
+    #[cold]
+    fn check_rest(
+        &self,
+        origin: Option<&Origin>,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), Kind> {
+        let is_path = uri.authority().is_none();
+        match origin.or(self.default_origin.as_ref().filter(|_| is_path)) {
+            Some(origin) if headers.get_all(HOST).iter().all(|it| origin.is_named(it)) => Ok(()),
             Some(_) => Err(OTHER_HOST),
             None if is_path => Err(NO_ORIGIN),
             None => Err(FOREIGN),

@@ -20,7 +20,7 @@ use crate::{
     error::{BoxError, Error, Kind, Refresh, TokenError, refusal},
     origin::{Origin, Places},
     source::TokenSource,
-    state::Bearer,
+    state::{Bearer, State},
     task::Owner,
 };
 
@@ -226,10 +226,9 @@ impl<S> BearerAuth<S> {
     fn authorize<B>(&mut self, request: &mut Request<B>) -> Result<Sent, TokenError> {
         let Settings { owner, places } = &*self.settings;
         places.check(request.uri(), request.headers())?;
-        let bearer = match (self.bearer.take(), self.pending.take().map(|it| *it)) {
-            (Some(bearer), _) if owner.is_settled(&bearer) => bearer,
-            (_, Some(Pending::Failed(error))) => return Err(error),
-            _ => owner.bearer().ok_or(Kind::Unready)?,
+        let bearer = match self.bearer.take() {
+            Some(bearer) if owner.is_settled(&bearer) => bearer,
+            _ => unsettled(owner, self.pending.take())?,
         };
         let deadline = DeadlineAt::of(request.extensions()).map(Instant::from_std);
         // `insert` replaces all earlier values: a server that receives two may read either.
@@ -355,12 +354,10 @@ impl Sent {
             Ok(response) => Outcome::of_response(response),
             Err(error) => Outcome::of_error(&**error).unwrap_or(Outcome::Lost),
         };
-        let generation = self.generation;
+        let sent = self.generation;
         let reported = match outcome {
-            Outcome::TokenRefused => self.owner.report(|it, now| it.refused(generation, now)),
-            Outcome::RoleMissing => self
-                .owner
-                .report(|it, now| it.role_missing(generation, now)),
+            Outcome::TokenRefused => self.owner.report(|it, now| it.refused(sent, now)),
+            Outcome::RoleMissing => self.owner.report(|it, now| it.role_missing(sent, now)),
             Outcome::NoHeader => Err(Refresh::None),
             // Any other outcome shows nothing about the token.
             _ => return None,
@@ -370,21 +367,29 @@ impl Sent {
 
     /// Waits until the flight that replaces the token, or the time for it, has ended.
     async fn hold(self, outcome: Outcome, reported: Result<Option<u64>, Refresh>) -> Cause {
-        let generation = self.generation;
+        let sent = self.generation;
         if let Ok(flight) = reported {
             let until = self.deadline.and_then(|it| it.checked_sub(HEADROOM));
             self.owner.ended(flight, LONGEST, until).await;
         }
-        let (newest, is_untried) = self
-            .owner
-            .with(|it, _| (it.generation, it.is_untried(generation)));
+        let look = |it: &mut State, _| (it.generation, it.is_untried(sent));
+        let (newest, is_untried) = self.owner.with(look);
         let refresh = match reported {
             Err(refresh) => refresh,
-            Ok(_) if newest > generation => Refresh::Replaced,
+            Ok(_) if newest > sent => Refresh::Replaced,
             Ok(_) if outcome == Outcome::TokenRefused => Refresh::Requested,
             Ok(_) => Refresh::None,
         };
         refusal(outcome, refresh, is_untried)
+    }
+}
+
+/// Returns the token of a call whose service is not ready, or whose token is not settled.
+#[cold]
+fn unsettled(owner: &Owner, pending: Option<Box<Pending>>) -> Result<Arc<Bearer>, TokenError> {
+    match pending.map(|it| *it) {
+        Some(Pending::Failed(error)) => Err(error),
+        _ => owner.bearer().ok_or_else(|| Kind::Unready.into()),
     }
 }
 

@@ -12,7 +12,7 @@
 //! is longer ago, so that both are tried in turn. A refused token is *dead* if it was accepted before, and *too young* if
 //! it never was. Either stays until a newer one is accepted: the 401 may have been an error.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -329,21 +329,17 @@ impl State {
     /// Records that a call with the token of this number was accepted.
     pub(crate) fn accepted(&mut self, generation: u64, now: Timestamp) {
         self.advance(now);
-        let is_newest = generation == self.generation;
-        let is_waiting = self.in_flight.is_some();
-        let Some(token) = self.find(generation) else {
-            return;
-        };
-        let refusals = token.refusals;
-        (token.is_accepted, token.refusals, token.refused_at) = (true, 0, None);
-        if !is_newest {
-            return;
+        if let Some(token) = self.find(generation) {
+            let refusals = mem::take(&mut token.refusals);
+            (token.is_accepted, token.refused_at) = (true, None);
+            if generation == self.generation {
+                // During a flight, the call may have been sent before the refusal that began it.
+                if self.in_flight.is_none() {
+                    self.refreshes.tolerate(refusals);
+                }
+                self.tokens.retain(|it| it.bearer.generation == generation);
+            }
         }
-        // During a flight, the call may have been sent before the refusal that began it.
-        if !is_waiting {
-            self.refreshes.tolerate(refusals);
-        }
-        self.tokens.retain(|it| it.bearer.generation == generation);
     }
 
     /// Decides on a call that was refused with the token of this number: `Ok` if it is held for the flight.

@@ -123,8 +123,7 @@ impl Owner {
         self: &Arc<Self>,
         refused: impl FnOnce(&mut State, Timestamp) -> Result<(), Refresh>,
     ) -> Result<Option<u64>, Refresh> {
-        let report = |state: &mut State, now| refused(state, now).map(|()| state.in_flight());
-        let flight = self.with(report)?;
+        let flight = self.with(|it, now| refused(it, now).map(|()| it.in_flight()))?;
         self.drive();
         Ok(flight)
     }

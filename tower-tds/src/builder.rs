@@ -451,9 +451,8 @@ impl Builder {
             .header(header::USER_AGENT, USER_AGENT)
             .timeout(longest);
         let tokens = (self.renewal)(tokens).build(token_http);
-        passwords
-            .iter()
-            .for_each(|it| tokens.secrets().add_authorization(it));
+        let hide = |password| tokens.secrets().add_authorization(password);
+        passwords.iter().for_each(hide);
         let mut retry = self.retry;
         if let Some(name) = &self.name {
             retry = retry.name(Arc::clone(name));

@@ -4,11 +4,8 @@ use crate::layer::support;
 
 use std::{future::Ready, io};
 
-use http::{
-    HeaderValue, Request, Response,
-    header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
-};
-use support::{Body, DATA, Endpoint, builder, echo, endpoint::Reply, get, layer, tokens};
+use http::{Request, Response};
+use support::{Body, DATA, Endpoint, echo, endpoint::Reply, get, layer, tokens};
 use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 use tower_oidc_cc::{
     Assertion, BearerAuth, BearerAuthLayer, ConfigError, Credentials, Error, Origin, Outcome,
@@ -67,25 +64,4 @@ async fn errors_keep_their_source_and_name_the_endpoint() {
     );
     assert_eq!(format!("{error:?}").lines().count(), 2);
     assert_eq!(format!("{error:#?}").lines().count(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn token_requests_name_the_crate_and_carry_the_headers_that_were_set() {
-    let value = HeaderValue::from_static;
-    for (agent, sent) in [
-        (None, concat!("tower-oidc-cc/", env!("CARGO_PKG_VERSION"))),
-        (Some("timetable/1"), "timetable/1"),
-    ] {
-        let endpoint = Endpoint::default();
-        let mut builder = builder().header(CONTENT_TYPE, value("text/plain"));
-        if let Some(agent) = agent {
-            builder = builder.header(USER_AGENT, value(agent));
-        }
-        builder.build(endpoint.clone()).ready().await.unwrap();
-        let headers = &endpoint.posts()[0].headers;
-        assert_eq!(headers[USER_AGENT], sent);
-        // Servers refuse a form of another type.
-        assert_eq!(headers[CONTENT_TYPE], "application/x-www-form-urlencoded");
-        assert_eq!(headers[ACCEPT], "application/json");
-    }
 }

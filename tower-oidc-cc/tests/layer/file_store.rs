@@ -92,10 +92,8 @@ fn source_dropped_during_a_request_ends_its_turn() {
 async fn unusable_token_file_is_ignored_and_replaced() {
     let (dir, endpoint) = (Dir::new("unusable"), Endpoint::default());
     token(&process(&dir, &endpoint)).await;
-    let (path, valid) = (
-        token_file(&dir),
-        fs::read_to_string(token_file(&dir)).unwrap(),
-    );
+    let path = token_file(&dir);
+    let valid = fs::read_to_string(token_file(&dir)).unwrap();
     let foreign = r#"{"key":"x","token":"t","issued":0,"life":1}"#;
     // What a killed program has left.
     fs::write(dir.0.join("token.json.new"), "half a tok").unwrap();

@@ -12,10 +12,8 @@ use tokio::{
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_awaits_the_request_in_flight_and_saves_its_token() {
-    let (store, endpoint) = (
-        Store::default(),
-        Endpoint::always(Reply::token(86_400).after(secs(3))),
-    );
+    let store = Store::default();
+    let endpoint = Endpoint::always(Reply::token(86_400).after(secs(3)));
     let tokens = builder().store(store.clone()).build(endpoint.clone());
     // The request has no waiter: its caller was dropped first.
     assert!(poll_once(pin!(tokens.ready())).is_none());

@@ -42,10 +42,8 @@ async fn ready(tokens: &TokenSource) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn fifty_cold_processes_make_one_request() {
-    let (store, endpoint) = (
-        Store::default(),
-        Endpoint::always(Reply::token(86_400).after(secs(1))),
-    );
+    let store = Store::default();
+    let endpoint = Endpoint::always(Reply::token(86_400).after(secs(1)));
     let call = || {
         layer(&process(&store, &endpoint))
             .layer(echo())
@@ -281,10 +279,8 @@ async fn a_wait_that_the_endpoint_asked_for_is_kept_by_all_programs_of_a_store()
 #[tokio::test(start_paused = true)]
 async fn a_wrong_secret_is_sent_once_a_minute_by_all_programs_and_a_corrected_one_at_once() {
     let refusal = r#"{"error":"unauthorized_client","error_description":"Invalid client"}"#;
-    let (store, endpoint) = (
-        Store::default(),
-        Endpoint::always(Reply::body(401, refusal)),
-    );
+    let store = Store::default();
+    let endpoint = Endpoint::always(Reply::body(401, refusal));
     let program = |secret: &str| {
         let uri = TokenEndpoint::keycloak("https://sso.example.com", "r").unwrap();
         let builder = TokenSource::builder(uri, Credentials::new("client", secret).unwrap());

@@ -149,12 +149,8 @@ async fn discovered(
     let token = source.token().await;
     sleep(secs(90)).await;
     let asked = asked.lock().unwrap().clone();
-    (
-        token
-            .map(|token| token.secret().to_owned())
-            .map_err(|error| error.to_string()),
-        asked,
-    )
+    let token = token.map(|token| token.secret().to_owned());
+    (token.map_err(|error| error.to_string()), asked)
 }
 
 #[tokio::test(start_paused = true)]
