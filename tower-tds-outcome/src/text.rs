@@ -46,6 +46,9 @@ impl Decoded {
 
     /// Decodes what another text escaped before. Returns `None` if nothing is left to decode.
     pub(crate) fn again(&self) -> Option<Self> {
+        if !self.text.contains(['%', '\\', '&']) {
+            return None;
+        }
         let mut inner = Self::new(&self.text);
         for start in &mut inner.starts {
             *start = self.starts.get(*start).copied().unwrap_or_default();
@@ -187,7 +190,8 @@ pub(crate) fn find(text: &str, found: &mut Vec<Range<usize>>) {
     for (at, _) in text.match_indices("eyJ") {
         // `publicKeyJwkSet` is a name.
         if !part(text, 0..at).ends_with(|c: char| c.is_ascii_alphanumeric()) {
-            found.push(token(text, at));
+            let word = token(text, at);
+            found.extend(Some(word).filter(|word| word.len() >= LEAST));
         }
     }
 }

@@ -68,6 +68,7 @@ const SENTENCES: &[&str] = &[
     // What a rule about credentials or URLs takes for a sentence, a name or a port.
     "Basic authentication/authorization is disabled here",
     "publicKeyJwkSetUrlNotFound: set jwks.url",
+    "eyJ is the start of a JWT",
     "Bearer realm=services2024prod, error=invalid_request",
     "GET https://h.example:8443/users/me@mail.example failed",
     // Redis, Vault, Kubernetes, clouds, JVMs.
