@@ -2,7 +2,9 @@
 
 use std::{
     fmt,
+    io::Read,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -12,17 +14,11 @@ use http::{
     header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
 };
 use http_body::{Frame, SizeHint};
+use serde::Serialize;
 use tokio::sync::mpsc;
 
-use self::{
-    flow::{Flow, Next},
-    source::Pieces,
-};
-use crate::{
-    entry::Entry,
-    error::Error,
-    fault::{BodyFaults, DataFault},
-};
+use self::flow::{Flow, Next};
+use crate::{clock::Clock, entry::Entry, error::Error, fault::DataFault};
 
 mod flow;
 mod source;
@@ -51,21 +47,14 @@ enum Form {
     Broken,
 }
 
-/// Framing of a body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
-    /// The head has a `Content-Length`, unless the body is compressed.
-    Length,
-    Chunked,
-}
-
 /// Bytes of a response, with their rate and encoding.
 #[derive(Debug)]
 pub(crate) struct Content {
     pub(crate) source: Source,
     /// Most bytes a second on the wire.
     pub(crate) rate: Option<u64>,
-    pub(crate) framing: Framing,
+    /// Whether the head has no `Content-Length`, as also if the body is compressed.
+    pub(crate) is_chunked: bool,
     pub(crate) coding: Option<Coding>,
 }
 
@@ -98,6 +87,12 @@ impl Body {
         let kind = HeaderValue::from_static(kind);
         response.headers_mut().insert(CONTENT_TYPE, kind);
         response
+    }
+
+    /// Returns a response in JSON.
+    pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response<Self> {
+        let text = serde_json::to_string(value).unwrap_or_default();
+        Self::page(status, "application/json", text)
     }
 
     /// Completes the call with the last byte, because hyper does not poll a body that has ended.
@@ -168,7 +163,7 @@ impl Content {
         Self {
             source: Source::bytes(bytes),
             rate: None,
-            framing: Framing::Length,
+            is_chunked: false,
             coding: None,
         }
     }
@@ -177,16 +172,17 @@ impl Content {
     pub(crate) fn finish(
         response: Response<Self>,
         entry: Entry,
-        faults: BodyFaults,
+        fault: Option<DataFault>,
+        clock: &Arc<Clock>,
     ) -> Response<Body> {
         let (mut head, mut content) = response.into_parts();
         if let Some(coding) = content.coding {
             let coding = HeaderValue::from_static(coding.name());
             head.headers.insert(CONTENT_ENCODING, coding);
         }
-        if faults.fault == Some(DataFault::Endless) {
+        if fault == Some(DataFault::Endless) {
             content.source = Source::lines(u64::MAX);
-            (content.coding, content.framing) = (None, Framing::Chunked);
+            (content.coding, content.is_chunked) = (None, true);
         }
         let length = content.length();
         if let Some(length) = length {
@@ -195,12 +191,16 @@ impl Content {
         }
         let rate = content.rate.filter(|rate| *rate > 0);
         let form = match content.source.at_hand() {
-            Some(bytes) if faults.fault.is_none() && rate.is_none() && content.coding.is_none() => {
+            Some(bytes) if fault.is_none() && rate.is_none() && content.coding.is_none() => {
                 Form::Whole(bytes)
             }
             _ => {
-                let pieces = Pieces::of(content.source, content.coding);
-                let flow = Flow::new(pieces, length, rate, faults, entry.socket.clone());
+                let pieces: Box<dyn Read + Send> = match content.coding {
+                    Some(coding) => coding.encode(content.source),
+                    None => Box::new(content.source),
+                };
+                let clock = Arc::clone(clock);
+                let flow = Flow::new(pieces, length, rate, fault, clock, entry.socket.clone());
                 match flow.is_at_end {
                     true => Form::Whole(Bytes::new()),
                     false => Form::Flow(flow.next()),
@@ -217,7 +217,7 @@ impl Content {
 
     /// Returns the length for the head, if it is known.
     fn length(&self) -> Option<u64> {
-        let known = self.coding.is_none() && self.framing == Framing::Length;
+        let known = self.coding.is_none() && !self.is_chunked;
         known.then(|| self.source.length())
     }
 }

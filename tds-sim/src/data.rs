@@ -6,6 +6,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER},
@@ -26,7 +27,6 @@ use crate::{
     resource::{Endpoint, Resource},
     socket::Socket,
     state::State,
-    stub::Stub,
 };
 
 /// Answers a data call.
@@ -41,7 +41,7 @@ pub(crate) async fn answer<B: http_body::Body>(
         .uri
         .path_and_query()
         .map_or("/", |target| target.as_str());
-    let strike = lock(&state.script).call(target);
+    let strike = lock(&state.script).call(target, state.clock.now());
     pause(strike.before_counting).await;
 
     let (entry, verdict) = Entry::count(&state.intake, socket, peer, &head);
@@ -54,7 +54,7 @@ pub(crate) async fn answer<B: http_body::Body>(
             declared
         }
     };
-    entry.receive(received);
+    entry.amend(|arrival| arrival.body_bytes = received);
     pause(strike.before_head).await;
 
     let config = state.config();
@@ -84,7 +84,7 @@ pub(crate) async fn answer<B: http_body::Body>(
         (Verdict::Admitted, _) => serve(&state, &config, &entry, &head).await,
     };
     entry.answer(response.status().as_u16());
-    Ok(Content::finish(response, entry, strike.body))
+    Ok(Content::finish(response, entry, strike.body, &state.clock))
 }
 
 /// Returns the response of a service without faults to an admitted call.
@@ -95,7 +95,7 @@ async fn serve(state: &State, config: &Config, entry: &Entry, head: &Parts) -> R
         Ok(token) => token,
         Err(message) => return refuse(StatusCode::UNAUTHORIZED, message),
     };
-    entry.identify(token.generation);
+    entry.amend(|arrival| arrival.token = Some(token.generation));
     if let Some(endpoint) = &endpoint
         && !token.roles.iter().any(|role| role == endpoint.role)
     {
@@ -122,7 +122,9 @@ async fn serve(state: &State, config: &Config, entry: &Entry, head: &Parts) -> R
     };
     if let Some(stub) = stub {
         pause(stub.delay).await;
-        return stubbed(&stub);
+        let mut response = content(stub.status, stub.body.clone());
+        *response.headers_mut() = stub.headers.clone();
+        return response;
     }
     let file = match &config.files {
         Some(folder) => file(folder.clone(), path.to_owned()).await,
@@ -148,18 +150,16 @@ async fn file(folder: PathBuf, path: String) -> Option<Resource> {
     read.await.ok().flatten()
 }
 
-fn stubbed(stub: &Stub) -> Response<Content> {
-    let mut response = Response::new(Content::bytes(stub.body.clone()));
-    *response.status_mut() = stub.status;
-    *response.headers_mut() = stub.headers.clone();
+fn content(status: StatusCode, bytes: impl Into<Bytes>) -> Response<Content> {
+    let mut response = Response::new(Content::bytes(bytes));
+    *response.status_mut() = status;
     response
 }
 
 /// Returns an error with a body in this format.
 fn refusal(format: ErrorBody, status: StatusCode, message: &str) -> Response<Content> {
     let (kind, text) = format.render(message);
-    let mut response = Response::new(Content::bytes(text));
-    *response.status_mut() = status;
+    let mut response = content(status, text);
     if let Some(kind) = kind {
         let kind = HeaderValue::from_static(kind);
         response.headers_mut().insert(CONTENT_TYPE, kind);
@@ -194,6 +194,7 @@ fn token(state: &State, headers: &HeaderMap) -> Result<Arc<Issued>, &'static str
     }
     let now = state.clock.now();
     lock(&state.realm)
+        .tokens
         .valid(token.trim(), now)
         .ok_or(INVALID_TOKEN)
 }

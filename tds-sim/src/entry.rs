@@ -7,7 +7,7 @@ use http::request::Parts;
 use crate::{
     clock::lock,
     intake::{Intake, ip},
-    ledger::{Number, Outcome},
+    ledger::{Arrival, Number, Outcome},
     limits::Verdict,
     socket::Socket,
 };
@@ -51,14 +51,9 @@ impl Entry {
         (entry, verdict)
     }
 
-    /// Records the length of the request's body.
-    pub(crate) fn receive(&self, length: Option<u64>) {
-        self.intake.ledger.receive(self.number, length);
-    }
-
-    /// Records the generation of the call's token.
-    pub(crate) fn identify(&self, generation: u64) {
-        self.intake.ledger.identify(self.number, generation);
+    /// Adds to the record of the call.
+    pub(crate) fn amend(&self, change: impl FnOnce(&mut Arrival)) {
+        self.intake.ledger.amend(self.number, change);
     }
 
     /// Records the status of the response.

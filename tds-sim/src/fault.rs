@@ -1,9 +1,8 @@
 //! Faults: scripted, seeded, and changeable while the simulator runs.
 
-use std::{fmt, num::NonZeroU64, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, num::NonZeroU64, str::FromStr, time::Duration};
 
 use crate::{
-    clock::Clock,
     delay::Delay,
     text::{ParseError, Pattern, parse_duration},
 };
@@ -125,9 +124,8 @@ pub enum TokenFault {
 }
 
 /// Faults in force, with the calls that each has counted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Script {
-    clock: Arc<Clock>,
     pub(crate) faults: Faults,
     rng: fastrand::Rng,
     /// For each fault the number of calls at its path.
@@ -144,14 +142,8 @@ pub(crate) struct Strike {
     pub(crate) before_head: Duration,
     /// Fault that replaces the head.
     pub(crate) head: Option<DataFault>,
-    pub(crate) body: BodyFaults,
-}
-
-/// Fault within the body.
-#[derive(Debug)]
-pub(crate) struct BodyFaults {
-    pub(crate) fault: Option<DataFault>,
-    pub(crate) clock: Arc<Clock>,
+    /// Fault within the body.
+    pub(crate) body: Option<DataFault>,
 }
 
 // === impl Scripted ===
@@ -165,11 +157,6 @@ impl<F> Scripted<F> {
             when,
             path: None,
         }
-    }
-
-    /// Whether the fault strikes the `nth` call of its own path, which is a call of `path`.
-    fn strikes(&self, path: &str, nth: u64, rng: &mut fastrand::Rng) -> bool {
-        is_at(self.path.as_ref(), path) && self.when.strikes(nth, rng)
     }
 }
 
@@ -201,11 +188,20 @@ impl<F: fmt::Debug> fmt::Display for Scripted<F> {
     }
 }
 
-/// Adds a call of `path` to the count of each fault that applies to that path.
-fn count<F>(faults: &[Scripted<F>], calls: &mut [u64], path: &str) {
-    for (scripted, calls) in faults.iter().zip(calls) {
-        *calls += u64::from(is_at(scripted.path.as_ref(), path));
-    }
+/// Counts a call of `path` for each fault of that path, and returns those that strike it.
+fn strike<'a, F>(
+    faults: &'a [Scripted<F>],
+    calls: &mut [u64],
+    path: &str,
+    rng: &mut fastrand::Rng,
+) -> Vec<&'a Scripted<F>> {
+    let at_path = faults.iter().zip(calls);
+    let at_path = at_path.filter(|(scripted, _)| is_at(scripted.path.as_ref(), path));
+    let struck = at_path.filter_map(|(scripted, nth)| {
+        *nth += 1;
+        scripted.when.strikes(*nth, rng).then_some(scripted)
+    });
+    struck.collect()
 }
 
 fn is_at(wanted: Option<&Pattern>, path: &str) -> bool {
@@ -287,14 +283,11 @@ impl FromStr for TokenFault {
 // === impl Script ===
 
 impl Script {
-    pub(crate) fn new(clock: Arc<Clock>, faults: Faults, seed: u64) -> Self {
+    pub(crate) fn new(faults: Faults, seed: u64) -> Self {
+        let rng = fastrand::Rng::with_seed(seed);
         let mut script = Self {
-            clock,
-            faults: Faults::default(),
-            rng: fastrand::Rng::with_seed(seed),
-            calls: Vec::new(),
-            posts: Vec::new(),
-            burst: None,
+            rng,
+            ..Self::default()
         };
         script.replace(faults);
         script
@@ -308,9 +301,8 @@ impl Script {
         self.burst = None;
     }
 
-    /// Returns the faults of the next data call, for `target`.
-    pub(crate) fn call(&mut self, target: &str) -> Strike {
-        let at = self.clock.now();
+    /// Returns the faults of the next data call, for `target` at `at`.
+    pub(crate) fn call(&mut self, target: &str, at: Duration) -> Strike {
         let own = self.faults.before_head_of.as_ref();
         let own = own.filter(|(end, _)| target.ends_with(end));
         let before_head = own.map_or(self.faults.before_head, |(_, delay)| *delay);
@@ -318,23 +310,16 @@ impl Script {
             before_counting: self.faults.before_counting.sample(at, &mut self.rng),
             before_head: before_head.sample(at, &mut self.rng),
             head: None,
-            body: BodyFaults {
-                fault: None,
-                clock: Arc::clone(&self.clock),
-            },
+            body: None,
         };
         let path = target.split('?').next().unwrap_or_default();
-        count(&self.faults.data, &mut self.calls, path);
-        for (scripted, nth) in self.faults.data.iter().zip(&self.calls) {
-            if !scripted.strikes(path, *nth, &mut self.rng) {
-                continue;
-            }
+        for scripted in self::strike(&self.faults.data, &mut self.calls, path, &mut self.rng) {
             match scripted.fault {
                 fault @ (DataFault::ResetHead | DataFault::Garbage) => strike.head = Some(fault),
                 DataFault::Status { status, burst } => {
                     self.burst = Some((status, burst, scripted.path.clone()));
                 }
-                fault => strike.body.fault = Some(fault),
+                fault => strike.body = Some(fault),
             }
         }
         if let Some((status, left @ 1.., at)) = &mut self.burst
@@ -352,11 +337,8 @@ impl Script {
 
     /// Returns the fault of the next token POST: the first that applies.
     pub(crate) fn post(&mut self, path: &str) -> Option<TokenFault> {
-        count(&self.faults.token, &mut self.posts, path);
-        let mut faults = self.faults.token.iter().zip(&self.posts);
-        faults
-            .find(|(scripted, nth)| scripted.strikes(path, **nth, &mut self.rng))
-            .map(|(scripted, _)| scripted.fault)
+        let struck = strike(&self.faults.token, &mut self.posts, path, &mut self.rng);
+        struck.first().map(|scripted| scripted.fault)
     }
 }
 

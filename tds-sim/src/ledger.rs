@@ -274,14 +274,9 @@ impl Ledger {
         (number, at)
     }
 
-    /// Notes the length of the request's body.
-    pub(crate) fn receive(&self, number: Number, length: Option<u64>) {
-        lock(&self.book).amend(number, |arrival| arrival.body_bytes = length);
-    }
-
-    /// Notes which token a call carried.
-    pub(crate) fn identify(&self, number: Number, generation: u64) {
-        lock(&self.book).amend(number, |arrival| arrival.token = Some(generation));
+    /// Changes an arrival, if it is still in the list.
+    pub(crate) fn amend(&self, number: Number, change: impl FnOnce(&mut Arrival)) {
+        lock(&self.book).amend(number, change);
     }
 
     /// Notes with which status a call is answered.

@@ -99,7 +99,7 @@ async fn token(
     }
     match decide(state, head, form) {
         Ok(reply) => {
-            let mut response = refusal::json(StatusCode::OK, &reply?);
+            let mut response = Body::json(StatusCode::OK, &reply?);
             refusal::do_not_store(&mut response);
             Ok(response)
         }

@@ -1,10 +1,6 @@
 //! Realm `ServiceConnect`: members, their keys and roles, and the issued tokens.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -27,8 +23,6 @@ pub(crate) struct Realm {
     pub(crate) expires_in: u64,
     pub(crate) tokens: Tokens,
     clock: Arc<Clock>,
-    /// How many keys each member holds.
-    members: BTreeMap<String, usize>,
     keys: HashMap<Arc<str>, Key>,
     roles: Vec<String>,
     rng: fastrand::Rng,
@@ -43,7 +37,6 @@ impl Realm {
             expires_in: config.expires_in,
             tokens: Tokens::default(),
             clock,
-            members: BTreeMap::new(),
             keys: HashMap::new(),
             roles: config.roles.clone(),
             rng: fastrand::Rng::new(),
@@ -57,18 +50,16 @@ impl Realm {
         self.rng = fastrand::Rng::with_seed(config.seed);
         let key = Key::new(MEMBER, config.roles.clone(), &mut self.rng);
         let api_key = key.api_key();
-        self.members = BTreeMap::from([(MEMBER.to_owned(), 1)]);
         self.keys = HashMap::from([(Arc::clone(&api_key.client_id), key)]);
         api_key
     }
 
     /// Adds a key to a member, who is created if unknown, unless the member holds three.
     pub(crate) fn add_key(&mut self, member: &str) -> Result<ApiKey, Error> {
-        let held = self.members.entry(member.to_owned()).or_default();
-        if *held >= KEYS_PER_MEMBER {
+        let held = self.keys.values().filter(|key| key.member == member);
+        if held.count() >= KEYS_PER_MEMBER {
             return Err(Kind::KeyLimit(member.to_owned()).into());
         }
-        *held += 1;
         let key = Key::new(member, self.roles.clone(), &mut self.rng);
         let api_key = key.api_key();
         self.keys.insert(Arc::clone(&api_key.client_id), key);
@@ -100,33 +91,22 @@ impl Realm {
         let key = self.keys.get(client).ok_or(Kind::UnknownClient)?;
         let now = self.clock.now();
         let wall = self.clock.wall_at(now);
-        let mut claims = key.claims(wall, self.expires_in, scope, issuer, &mut self.rng);
+        let claims = key.claims(wall, self.expires_in, scope, issuer, &mut self.rng);
         let token = self.tokens.issue(key, &claims, now, self.expires_in)?;
-        let mut reply = json!({
+        Ok(json!({
             "access_token": &*token,
             "expires_in": self.expires_in,
             "refresh_expires_in": 0,
             "token_type": "Bearer",
-            "not-before-policy": self.tokens.not_before(),
+            "not-before-policy": self.tokens.not_before,
             "scope": scope,
-        });
-        if scope.split(' ').any(|name| name == "openid") {
-            claims["typ"] = json!("ID");
-            claims["aud"] = json!(client);
-            reply["id_token"] = json!(self.tokens.sign(&claims)?);
-        }
-        Ok(reply)
+        }))
     }
 
     /// Revokes every token. Later replies have the time in `not-before-policy`.
     pub(crate) fn revoke_all(&mut self) {
         let wall = self.clock.wall_at(self.clock.now());
         self.tokens.revoke_all(wall);
-    }
-
-    /// Returns the token's record, if the token is valid at `now`.
-    pub(crate) fn valid(&self, token: &str, now: Duration) -> Option<Arc<Issued>> {
-        self.tokens.valid(token, now)
     }
 }
 

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, header
 use ring::digest::{SHA256, digest};
 
 use crate::{
-    body::{Coding, Content, Framing, Source},
+    body::{Coding, Content, Source},
     clock::Clock,
     config::Config,
     text::ParseError,
@@ -90,15 +90,15 @@ impl<'a> Endpoint<'a> {
     /// Reads size, rate and framing from the query, by default a mebibyte without a rate. The bytes
     /// depend only on the size, which is the tag.
     fn history(&self) -> Result<Resource, ParseError> {
-        let (mut bytes, mut rate, mut framing) = (1 << 20, None, Framing::Length);
+        let (mut bytes, mut rate, mut is_chunked) = (1 << 20, None, false);
         for (name, value) in form_urlencoded::parse(self.query.as_bytes()) {
             let wrong = |wanted| ParseError::new("value in the query", &value, wanted);
             let number = || value.parse().map_err(|_| wrong("a number"));
             match (&*name, &*value) {
                 ("bytes", _) => bytes = number()?,
                 ("rate", _) => rate = Some(number()?),
-                ("framing", "chunked") => framing = Framing::Chunked,
-                ("framing", "length") => framing = Framing::Length,
+                ("framing", "chunked") => is_chunked = true,
+                ("framing", "length") => is_chunked = false,
                 ("framing", _) => return Err(wrong("chunked or length")),
                 _ => {}
             }
@@ -108,7 +108,7 @@ impl<'a> Endpoint<'a> {
             content: Content {
                 source: Source::lines(bytes),
                 rate,
-                framing,
+                is_chunked,
                 coding: None,
             },
             tag: bytes.to_string(),
@@ -168,7 +168,7 @@ impl Resource {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             *response.body_mut() = Content {
                 // A 304 has no length of its own (RFC 9110, section 8.6).
-                framing: Framing::Chunked,
+                is_chunked: true,
                 ..Content::bytes("")
             };
             return response;

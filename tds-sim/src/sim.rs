@@ -125,7 +125,8 @@ impl Sim {
 
     /// Replaces the quota of calls. Each key starts again with no calls counted.
     pub fn set_quota(&self, quota: Option<Quota>) {
-        self.change(|config| config.quota = quota);
+        let config = (*self.state.config()).clone();
+        self.state.set(Config { quota, ..config });
         *lock(&self.state.usage) = Usage::of(quota);
     }
 
@@ -137,19 +138,13 @@ impl Sim {
     /// use tds_sim::{Config, Part, Sim};
     ///
     /// let sim = Sim::new(Config::default());
-    /// sim.set_expires_in(5);
-    /// sim.reset([Part::Ledger, Part::Settings]); // tokens are again good for a day
+    /// sim.set_quota(Some("5/60s".parse()?));
+    /// sim.reset([Part::Ledger, Part::Settings]); // again without a quota
     /// sim.reset(Part::ALL);
+    /// # Ok::<_, tds_sim::ParseError>(())
     /// ```
     pub fn reset(&self, parts: impl IntoIterator<Item = Part>) {
         parts.into_iter().for_each(|part| self.state.reset(part));
-    }
-
-    /// Changes the settings in force by `change`.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Config)) {
-        let mut config = (*self.state.config()).clone();
-        change(&mut config);
-        self.state.set(config);
     }
 
     /// Issues a token to a key without a token request.
@@ -164,11 +159,6 @@ impl Sim {
             .as_str()
             .unwrap_or_default()
             .to_owned())
-    }
-
-    /// Changes the lifetime of the tokens issued from now on.
-    pub fn set_expires_in(&self, seconds: u64) {
-        self.change(|config| config.expires_in = seconds);
     }
 
     /// Revokes every token issued so far.

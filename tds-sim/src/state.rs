@@ -64,7 +64,7 @@ impl State {
         let (kept, headers) = (config.arrivals_kept, config.record_headers);
         let ledger = Ledger::new(Arc::clone(&clock), kept, headers);
         let gate = Mutex::new(Gate::new(Arc::clone(&config)));
-        let script = Script::new(Arc::clone(&clock), config.faults.clone(), config.seed);
+        let script = Script::new(config.faults.clone(), config.seed);
         Self {
             intake: Arc::new(Intake { ledger, gate }),
             usage: Mutex::new(Usage::of(config.quota)),
@@ -103,8 +103,8 @@ impl State {
         match part {
             Part::Ledger => self.intake.ledger.clear(),
             Part::Faults => {
-                let (clock, config) = (Arc::clone(&self.clock), &self.initial);
-                *lock(&self.script) = Script::new(clock, config.faults.clone(), config.seed);
+                let config = &self.initial;
+                *lock(&self.script) = Script::new(config.faults.clone(), config.seed);
             }
             Part::Settings => {
                 self.set((*self.initial).clone());

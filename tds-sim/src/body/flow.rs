@@ -2,22 +2,30 @@
 
 #![warn(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{io::Read, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
 use crate::{
-    body::source::{PIECE, Pieces},
+    body::source::{self, PIECE},
+    clock::Clock,
     error::{Error, Kind},
-    fault::{BodyFaults, DataFault},
+    fault::DataFault,
     socket::Socket,
 };
 
-/// Pieces with pauses between them, and at most one fault.
+/// Pieces with pauses between them, and at most one fault. The time of each is arithmetic on the time
+/// of the first.
 pub(super) struct Flow {
-    pieces: Pieces,
-    progress: Progress,
-    faults: BodyFaults,
+    pieces: Box<dyn Read + Send>,
+    /// Length in the head, if there is one.
+    length: Option<u64>,
+    /// Bytes a second.
+    rate: Option<u64>,
+    started: Duration,
+    sent: u64,
+    fault: Option<DataFault>,
+    clock: Arc<Clock>,
     socket: Option<Arc<Socket>>,
     /// Whether all bytes have been returned, without a fault.
     pub(super) is_at_end: bool,
@@ -26,35 +34,25 @@ pub(super) struct Flow {
 /// Flow after its next piece.
 pub(super) type Next = Pin<Box<dyn Future<Output = (Flow, Option<Result<Bytes, Error>>)> + Send>>;
 
-/// Bytes sent so far, and the time of the next piece: arithmetic on `now`.
-struct Progress {
-    /// Length in the head, if there is one.
-    length: Option<u64>,
-    /// Bytes a second.
-    rate: Option<u64>,
-    started: Duration,
-    sent: u64,
-}
-
 // === impl Flow ===
 
 impl Flow {
     pub(super) fn new(
-        pieces: Pieces,
+        pieces: Box<dyn Read + Send>,
         length: Option<u64>,
         rate: Option<u64>,
-        faults: BodyFaults,
+        fault: Option<DataFault>,
+        clock: Arc<Clock>,
         socket: Option<Arc<Socket>>,
     ) -> Self {
         Self {
             pieces,
-            progress: Progress {
-                length,
-                rate,
-                started: faults.clock.now(),
-                sent: 0,
-            },
-            faults,
+            length,
+            rate,
+            started: clock.now(),
+            sent: 0,
+            fault,
+            clock,
             socket,
             is_at_end: length == Some(0),
         }
@@ -80,14 +78,15 @@ impl Flow {
 
     /// Reads the next piece, whose time has come.
     fn piece(&mut self) -> Option<Result<Bytes, Error>> {
-        match self.pieces.next(self.most()) {
-            Ok(None) => {
+        let most = self.most();
+        match source::piece(&mut self.pieces, most) {
+            Ok(piece) if piece.is_empty() => {
                 self.is_at_end = true;
                 None
             }
-            Ok(Some(piece)) => {
-                self.progress.add(&piece);
-                self.is_at_end = self.progress.is_complete();
+            Ok(piece) => {
+                self.sent = self.sent.saturating_add(count(piece.len()));
+                self.is_at_end = self.length.is_some_and(|length| self.sent >= length);
                 Some(Ok(piece))
             }
             Err(error) => Some(Err(Error::failed("cannot encode a body", error))),
@@ -103,22 +102,19 @@ impl Flow {
             }
             return Some(Error::from(Kind::Reset));
         }
-        self.progress
-            .length
-            .is_none()
-            .then(|| Error::from(Kind::Closed))
+        self.length.is_none().then(|| Error::from(Kind::Closed))
     }
 
     /// Returns the fault that is due before the next piece. A fault in the middle of a body is due
     /// only once.
     fn due_fault(&mut self) -> Option<DataFault> {
-        let fault = self.faults.fault?;
+        let fault = self.fault?;
         match fault {
             DataFault::ResetBody | DataFault::Truncate | DataFault::Stall(_) => {
-                if self.progress.to_halfway() > 0 {
+                if self.to_halfway() > 0 {
                     return None;
                 }
-                self.faults.fault = None;
+                self.fault = None;
             }
             _ => {}
         }
@@ -131,33 +127,8 @@ impl Flow {
             Some(DataFault::Endless) => FLOOD,
             _ => Duration::ZERO,
         };
-        let now = self.faults.clock.now();
-        slow.max(self.progress.due(self.most()).saturating_sub(now))
-    }
-
-    /// Returns the largest size of the next piece.
-    fn most(&self) -> usize {
-        let bound = match self.faults.fault {
-            Some(DataFault::Drip(_)) => 1,
-            Some(DataFault::ResetBody | DataFault::Truncate | DataFault::Stall(_)) => {
-                self.progress.to_halfway()
-            }
-            _ => u64::MAX,
-        };
-        self.progress.piece(bound)
-    }
-}
-
-// === impl Progress ===
-
-impl Progress {
-    fn add(&mut self, piece: &[u8]) {
-        self.sent = self.sent.saturating_add(count(piece.len()));
-    }
-
-    /// Whether the length in the head has been sent.
-    fn is_complete(&self) -> bool {
-        self.length.is_some_and(|length| self.sent >= length)
+        let now = self.clock.now();
+        slow.max(self.due(self.most()).saturating_sub(now))
     }
 
     /// Returns the bytes left to half of the length, or to the first byte if no length is known.
@@ -166,14 +137,18 @@ impl Progress {
         halfway.saturating_sub(self.sent)
     }
 
-    /// Returns the largest size of a piece at this rate, at most `bound`.
-    fn piece(&self, bound: u64) -> usize {
-        let at_rate = self
-            .rate
-            .map_or(u64::MAX, |rate| rate.div_ceil(PIECES_A_SECOND));
-        usize::try_from(at_rate.min(bound))
-            .unwrap_or(PIECE)
-            .clamp(1, PIECE)
+    /// Returns the largest size of the next piece.
+    fn most(&self) -> usize {
+        let bound = match self.fault {
+            Some(DataFault::Drip(_)) => 1,
+            Some(DataFault::ResetBody | DataFault::Truncate | DataFault::Stall(_)) => {
+                self.to_halfway()
+            }
+            _ => u64::MAX,
+        };
+        let at_rate = self.rate.map(|rate| rate.div_ceil(PIECES_A_SECOND));
+        let most = usize::try_from(at_rate.unwrap_or(u64::MAX).min(bound));
+        most.unwrap_or(PIECE).clamp(1, PIECE)
     }
 
     /// Returns the time at which the next piece, of `most` bytes, is due at this rate. The last

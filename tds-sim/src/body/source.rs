@@ -25,9 +25,6 @@ pub(crate) enum Coding {
     Gzip,
 }
 
-/// Source behind its coding, read in pieces of at most [`PIECE`] bytes.
-pub(super) struct Pieces(Box<dyn Read + Send>);
-
 // === impl Source ===
 
 impl Source {
@@ -137,7 +134,7 @@ impl Coding {
     ///
     /// Uses the fastest levels, because the transfer is simulated and not the gateway's work.
     #[cfg(feature = "coding")]
-    fn encode(self, source: Source) -> Box<dyn Read + Send> {
+    pub(super) fn encode(self, source: Source) -> Box<dyn Read + Send> {
         match self {
             Self::Brotli => Box::new(brotli::CompressorReader::new(source, BLOCK, 0, 20)),
             Self::Gzip => Box::new(flate2::read::GzEncoder::new(
@@ -148,7 +145,7 @@ impl Coding {
     }
 
     #[cfg(not(feature = "coding"))]
-    fn encode(self, source: Source) -> Box<dyn Read + Send> {
+    pub(super) fn encode(self, source: Source) -> Box<dyn Read + Send> {
         Box::new(source)
     }
 }
@@ -164,23 +161,12 @@ fn names(item: &str, coding: &str) -> bool {
     name.trim().eq_ignore_ascii_case(coding) && !refused
 }
 
-// === impl Pieces ===
-
-impl Pieces {
-    pub(super) fn of(source: Source, coding: Option<Coding>) -> Self {
-        Self(match coding {
-            Some(coding) => coding.encode(source),
-            None => Box::new(source),
-        })
-    }
-
-    /// Returns the next piece, of at most `most` bytes, or `None` at the end.
-    pub(super) fn next(&mut self, most: usize) -> io::Result<Option<Bytes>> {
-        let mut piece = vec![0; most.clamp(1, PIECE)];
-        let filled = self.0.read(&mut piece)?;
-        piece.truncate(filled);
-        Ok(Some(piece.into()).filter(|piece: &Bytes| !piece.is_empty()))
-    }
+/// Reads the next piece, of at most `most` bytes, or an empty one at the end.
+pub(super) fn piece(source: &mut dyn Read, most: usize) -> io::Result<Bytes> {
+    let mut piece = vec![0; most.clamp(1, PIECE)];
+    let filled = source.read(&mut piece)?;
+    piece.truncate(filled);
+    Ok(piece.into())
 }
 
 /// Size of a piece.

@@ -49,13 +49,13 @@ pub(super) fn configuration(state: &State, head: &Parts) -> Response<Body> {
         "introspection_endpoint_auth_methods_supported": methods,
         "scopes_supported": super::SCOPES,
     });
-    refusal::json(StatusCode::OK, &configuration)
+    Body::json(StatusCode::OK, &configuration)
 }
 
 /// Returns the answer at `certs`: the key of the tokens (RFC 7517).
 pub(super) fn keys(state: &State) -> Result<Response<Body>, Error> {
     let keys = lock(&state.realm).tokens.key_set()?;
-    Ok(refusal::json(StatusCode::OK, &keys))
+    Ok(Body::json(StatusCode::OK, &keys))
 }
 
 /// Returns the answer at `token/introspect` (RFC 7662): the claims of a token that is active.
@@ -64,11 +64,11 @@ pub(super) fn introspection(state: &State, head: &Parts, form: &Form) -> Respons
         return refusal.into_response();
     }
     let token = form.field("token").unwrap_or_default();
-    let valid = lock(&state.realm).valid(token, state.clock.now());
+    let valid = lock(&state.realm).tokens.valid(token, state.clock.now());
     let mut claims = valid.and_then(|_| claims(token)).unwrap_or(json!({}));
     let active = claims.get("iss").is_some();
     claims["active"] = json!(active);
-    let mut response = refusal::json(StatusCode::OK, &claims);
+    let mut response = Body::json(StatusCode::OK, &claims);
     refusal::do_not_store(&mut response);
     response
 }

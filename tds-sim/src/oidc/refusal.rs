@@ -6,7 +6,6 @@ use http::{
     HeaderValue, Response, StatusCode,
     header::{CACHE_CONTROL, PRAGMA},
 };
-use serde::Serialize;
 use serde_json::json;
 
 use crate::body::Body;
@@ -31,7 +30,7 @@ impl Refusal {
 
     pub(super) fn into_response(self) -> Response<Body> {
         let reply = json!({ "error": self.error, "error_description": self.description });
-        let mut response = json(self.status, &reply);
+        let mut response = Body::json(self.status, &reply);
         do_not_store(&mut response);
         response
     }
@@ -61,7 +60,7 @@ pub(super) fn outside() -> Response<Body> {
 
 /// Returns a refusal with an error code alone.
 pub(super) fn bare(status: StatusCode, error: &str) -> Response<Body> {
-    json(status, &json!({ "error": error }))
+    Body::json(status, &json!({ "error": error }))
 }
 
 /// Forbids caches to store a response.
@@ -69,15 +68,6 @@ pub(super) fn do_not_store(response: &mut Response<Body>) {
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
-}
-
-/// Returns a response in JSON.
-pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
-    Body::page(
-        status,
-        "application/json",
-        serde_json::to_vec(value).unwrap_or_default(),
-    )
 }
 
 pub(super) const WRONG_SECRET: Refusal =

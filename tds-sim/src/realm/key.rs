@@ -16,6 +16,7 @@ pub struct ApiKey {
 
 /// Key as the realm keeps it.
 pub(crate) struct Key {
+    pub(super) member: String,
     api_key: ApiKey,
     /// Subject of the key's tokens, which is its service account.
     subject: String,
@@ -39,6 +40,7 @@ impl Key {
     pub(super) fn new(member: &str, roles: Vec<String>, rng: &mut fastrand::Rng) -> Self {
         let id = format!("{member}-{:08x}", rng.u32(..));
         Self {
+            member: member.to_owned(),
             api_key: ApiKey {
                 client_id: id.into(),
                 client_secret: uuid(rng).into(),

@@ -69,8 +69,13 @@ async fn token_is_valid_until_exactly_its_expiry() {
     let issued = realm.clock.now();
     let token = token_of(&realm.grant(&key.client_id, "", ISSUER).unwrap()).to_owned();
     let end = issued + Duration::from_secs(10);
-    assert_eq!(realm.valid(&token, end).unwrap().generation, 1);
-    assert!(realm.valid(&token, end + Duration::from_nanos(1)).is_none());
+    assert_eq!(realm.tokens.valid(&token, end).unwrap().generation, 1);
+    assert!(
+        realm
+            .tokens
+            .valid(&token, end + Duration::from_nanos(1))
+            .is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,9 +84,9 @@ async fn revoke_all_invalidates_tokens_and_sets_not_before() {
     let now = realm.clock.now();
     let granted = realm.grant(&key.client_id, "", ISSUER).unwrap();
     assert_eq!(granted["not-before-policy"], 0);
-    assert!(realm.valid(token_of(&granted), now).is_some());
+    assert!(realm.tokens.valid(token_of(&granted), now).is_some());
     realm.revoke_all();
-    assert!(realm.valid(token_of(&granted), now).is_none());
+    assert!(realm.tokens.valid(token_of(&granted), now).is_none());
     let granted = realm.grant(&key.client_id, "", ISSUER).unwrap();
     assert_eq!(granted["not-before-policy"], realm.clock.wall_at(now));
 }
@@ -91,9 +96,9 @@ fn changed_token_is_invalid() {
     let (mut realm, key) = realm();
     let token = token_of(&realm.grant(&key.client_id, "", ISSUER).unwrap()).to_owned();
     let now = realm.clock.now();
-    assert!(realm.valid(&token, now).is_some());
-    assert!(realm.valid(&token[1..], now).is_none());
-    assert!(realm.valid("", now).is_none());
+    assert!(realm.tokens.valid(&token, now).is_some());
+    assert!(realm.tokens.valid(&token[1..], now).is_none());
+    assert!(realm.tokens.valid("", now).is_none());
 }
 
 #[test]

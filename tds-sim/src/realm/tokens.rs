@@ -22,7 +22,7 @@ pub(crate) struct Tokens {
     /// Signs tokens. Created with the first one.
     pub(super) signer: Option<EcdsaKeyPair>,
     /// Time of the last revocation in seconds since 1970; 0 before the first.
-    not_before: i64,
+    pub(super) not_before: i64,
 }
 
 /// Record of a token.
@@ -58,7 +58,7 @@ impl Tokens {
     }
 
     /// Signs claims.
-    pub(super) fn sign(&mut self, claims: &Value) -> Result<String, Error> {
+    fn sign(&mut self, claims: &Value) -> Result<String, Error> {
         let signer = self.signer()?;
         let header = json!({ "alg": "ES256", "typ": "JWT", "kid": key_id(signer) });
         let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
@@ -106,7 +106,7 @@ impl Tokens {
     ///
     /// Contract, "Authentication" 5: once the time since its issue exceeds its lifetime, a token is
     /// no longer valid. So it is valid at the exact end.
-    pub(super) fn valid(&self, token: &str, now: Duration) -> Option<Arc<Issued>> {
+    pub(crate) fn valid(&self, token: &str, now: Duration) -> Option<Arc<Issued>> {
         self.issued
             .get(token)
             .filter(|issued| now <= issued.expires)
@@ -116,10 +116,6 @@ impl Tokens {
     pub(super) fn revoke_all(&mut self, wall: i64) {
         self.issued.clear();
         self.not_before = wall;
-    }
-
-    pub(super) fn not_before(&self) -> i64 {
-        self.not_before
     }
 }
 

@@ -10,7 +10,6 @@ use http::{
 };
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use serde::Serialize;
 use serde_json::json;
 
 use crate::{
@@ -72,7 +71,7 @@ pub(super) async fn answer(sim: Sim, request: Request<Incoming>) -> Result<Respo
 async fn read(sim: &Sim, head: &Parts, fields: &Fields) -> Result<Response<Body>, Refused> {
     Ok(match head.uri.path() {
         "/ledger" => ledger(sim, fields).await?,
-        "/summary" => json(StatusCode::OK, &sim.ledger().summary()),
+        "/summary" => Body::json(StatusCode::OK, &sim.ledger().summary()),
         "/ready" => Body::page(StatusCode::OK, TEXT, "ready\n"),
         "/events" => page::events(sim.clone()),
         "/page.js" => Body::page(StatusCode::OK, "text/javascript", page::SCRIPT),
@@ -111,10 +110,8 @@ async fn ledger(sim: &Sim, fields: &Fields) -> Result<Response<Body>, Refused> {
         }
     };
     let (summary, arrivals) = ledger.find(&filter, usize::MAX);
-    Ok(json(
-        status,
-        &json!({ "summary": summary, "arrivals": arrivals }),
-    ))
+    let found = json!({ "summary": summary, "arrivals": arrivals });
+    Ok(Body::json(status, &found))
 }
 
 /// Runs a control. Returns the key if it created or changed one.
@@ -262,11 +259,6 @@ fn is_browser(head: &Parts) -> bool {
     let accept = head.headers.get(ACCEPT);
     let accept = accept.and_then(|accept| accept.to_str().ok());
     accept.is_some_and(|accept| accept.contains("text/html"))
-}
-
-fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
-    let text = serde_json::to_string(value).unwrap_or_default() + "\n";
-    Body::page(status, "application/json", text)
 }
 
 /// Each control, with its fields in brackets and, on the next line, what it does.

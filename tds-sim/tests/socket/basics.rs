@@ -2,7 +2,7 @@
 
 use tds_sim::{Config, Faults, Server};
 
-use crate::client::{Client, Got, bearer};
+use crate::client::{Client, Got, World, bearer};
 
 #[tokio::test]
 async fn ledger_records_a_token_and_a_data_request() {
@@ -47,45 +47,38 @@ async fn dropped_server_accepts_no_connections() {
 
 #[tokio::test]
 async fn http2_is_served_and_faults_break_its_requests() {
-    let server = Server::start(Config::default()).await.unwrap();
-    let token = server.sim().token(server.client_id()).unwrap();
+    let world = World::new().await;
     let client = Client::http2();
-    let url = format!("{}/v1/history/a?bytes=100000", server.base_url());
+    let url = world.url("/v1/history/a?bytes=100000");
     for coding in ["", "br", "gzip"] {
-        let headers = [bearer(&token), ("content-encoding", coding.to_owned())];
+        let headers = [
+            bearer(&world.token),
+            ("content-encoding", coding.to_owned()),
+        ];
         let got = client.get(&url, &headers).await.unwrap();
-        assert_eq!(got.status, 200);
-        assert_eq!(
-            got.headers
-                .get("content-encoding")
-                .map_or("", |said| said.to_str().unwrap()),
-            coding
-        );
+        assert_eq!((got.status, got.header("content-encoding")), (200, coding));
     }
-    assert_eq!(server.ledger().summary().sockets_opened, 1);
+    assert_eq!(world.server.ledger().summary().sockets_opened, 1);
 
     for fault in ["reset-head", "reset-body", "truncate", "garbage"] {
         let mut faults = Faults::default();
         faults.data.push(fault.parse().unwrap());
-        server.sim().set_faults(faults);
-        assert!(
-            Client::http2().get(&url, &[bearer(&token)]).await.is_err(),
-            "{fault}"
-        );
+        world.server.set_faults(faults);
+        let got = Client::http2().get(&url, &[bearer(&world.token)]).await;
+        assert!(got.is_err(), "{fault}");
     }
 }
 
 #[tokio::test]
 async fn shutdown_waits_for_a_response_in_progress() {
-    let server = Server::start(Config::default()).await.unwrap();
-    let token = server.sim().token(server.client_id()).unwrap();
-    let url = format!("{}/v1/history/a?bytes=100&rate=10000", server.base_url());
-    let ledger = server.ledger();
+    let world = World::new().await;
+    let url = world.url("/v1/history/a?bytes=100&rate=10000");
+    let (ledger, token) = (world.server.ledger(), world.token);
     let call = tokio::spawn(async move { Client::new().get(&url, &[bearer(&token)]).await });
     while ledger.summary().data_calls == 0 {
         tokio::task::yield_now().await;
     }
-    server.shutdown().await;
+    world.server.shutdown().await;
     assert_eq!(call.await.unwrap().unwrap().body.len(), 100);
     assert_eq!(ledger.summary().complete, 1);
 }

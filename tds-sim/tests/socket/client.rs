@@ -1,4 +1,4 @@
-//! A plain HTTP client for the tests.
+//! A plain HTTP client for the tests, and a server for one test.
 
 use bytes::Bytes;
 use http::{HeaderMap, Request};
@@ -7,7 +7,7 @@ use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use tds_sim::Server;
+use tds_sim::{Config, Server};
 
 /// A client with a pool of its own.
 pub(crate) struct Client(legacy::Client<HttpConnector, Full<Bytes>>);
@@ -20,7 +20,13 @@ pub(crate) struct Got {
     pub(crate) body: Bytes,
 }
 
-type Failed = Box<dyn std::error::Error + Send + Sync>;
+/// A server, with a token for its data.
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) token: String,
+}
+
+pub(crate) type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 impl Got {
     pub(crate) fn header(&self, name: &str) -> &str {
@@ -33,6 +39,64 @@ impl Got {
         serde_json::from_slice(&self.body).unwrap()
     }
 }
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(|_| ()).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config::default();
+        change(&mut config);
+        let server = Server::start(config).await.unwrap();
+        let token = server.token(server.client_id()).unwrap();
+        Self { server, token }
+    }
+
+    /// Calls data on a connection of its own.
+    pub(crate) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Got {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
+        let headers: Vec<_> = headers.chain([bearer(&self.token)]).collect();
+        Client::new().get(&self.url(path), &headers).await.unwrap()
+    }
+
+    pub(crate) async fn status(&self, path: &str) -> u16 {
+        self.status_of(path, &self.token).await
+    }
+
+    pub(crate) async fn status_of(&self, path: &str, token: &str) -> u16 {
+        let got = Client::new().get(&self.url(path), &[bearer(token)]).await;
+        got.unwrap().status
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.server.base_url())
+    }
+
+    /// Sends a request to the admin listener.
+    pub(crate) async fn admin(
+        &self,
+        method: &str,
+        path: &str,
+        kind: &str,
+        body: &str,
+    ) -> (u16, String) {
+        let url = format!("{}{path}", self.server.admin_url());
+        Client::new().ask(method, &url, kind, body).await
+    }
+
+    /// Runs a control, which has to succeed.
+    pub(crate) async fn control(&self, path: &str, form: &str) -> String {
+        let (status, text) = self.admin("POST", path, FORM, form).await;
+        assert_eq!(status, 200, "{path} {form}: {text}");
+        text
+    }
+}
+
+pub(crate) const FORM: &str = "application/x-www-form-urlencoded";
+pub(crate) const JSON: &str = "application/json";
 
 impl Client {
     pub(crate) fn new() -> Self {
@@ -70,7 +134,7 @@ impl Client {
 
     pub(crate) async fn post(&self, url: &str, form: String) -> Result<Got, Failed> {
         let request = Request::post(url)
-            .header("content-type", "application/x-www-form-urlencoded")
+            .header("content-type", FORM)
             .body(Full::from(form))?;
         self.send(request).await
     }

@@ -79,11 +79,11 @@ async fn idle_sockets_are_not_counted_by_busy_counting() {
     config.connections = 1;
     config.counting = CountConnections::Busy;
     let server = Server::start(config).await.unwrap();
-    let idle = [
+    let idle = (
         open(&server).await,
         open(&server).await,
         open(&server).await,
-    ];
+    );
     accepted(&server, 3).await;
     let mut used = open(&server).await;
     assert_eq!(status(&mut used).await, 401);

@@ -5,46 +5,39 @@ use std::time::Duration;
 use http::Request;
 use http_body_util::Full;
 use serde_json::Value;
-use tds_sim::{Config, Server};
 
-use crate::client::{Client, Got, bearer};
+use crate::client::{Client, World};
 
-async fn server(record: bool) -> (Server, String) {
-    let mut config = Config::default();
-    config.record_headers = record;
-    let server = Server::start(config).await.unwrap();
-    let token = server.sim().token(server.client_id()).unwrap();
-    (server, token)
-}
-
-async fn ledger(server: &Server, query: &str) -> (u16, Value) {
-    let url = format!("{}/ledger{query}", server.admin_url());
-    let got = Client::new().get(&url, &[]).await.unwrap();
-    (got.status, got.json()["arrivals"].clone())
-}
-
-async fn call(client: &Client, server: &Server, path: &str, token: &str) -> Got {
-    let url = format!("{}{path}", server.base_url());
-    client.get(&url, &[bearer(token)]).await.unwrap()
+impl World {
+    /// The arrivals that `/ledger` lists.
+    async fn listed(&self, query: &str) -> (u16, Vec<Value>) {
+        let url = format!("{}/ledger{query}", self.server.admin_url());
+        let got = Client::new().get(&url, &[]).await.unwrap();
+        assert_eq!(got.header("content-type"), "application/json");
+        (
+            got.status,
+            got.json()["arrivals"].as_array().unwrap().clone(),
+        )
+    }
 }
 
 #[tokio::test]
 async fn a_call_has_its_method_headers_body_connection_and_times() {
-    let (server, token) = server(true).await;
+    let world = World::with(|config| config.record_headers = true).await;
     let client = Client::new();
     for body in ["", "twelve bytes"] {
-        let request = Request::put(format!("{}/v1/live/bus", server.base_url()))
-            .header("authorization", format!("Bearer {token}"))
+        let request = Request::put(world.url("/v1/live/bus"))
+            .header("authorization", format!("Bearer {}", world.token))
             .header("if-none-match", "W/\"128\"")
             .body(Full::from(body))
             .unwrap();
         assert_eq!(client.send(request).await.unwrap().status, 405);
     }
-    call(&Client::new(), &server, "/v1/live/bus", &token).await;
-    let (_, calls) = ledger(&server, "").await;
-    assert!(!calls.to_string().contains(&token));
-    let [first, second, other] = &calls.as_array().unwrap()[..] else {
-        panic!("{calls}")
+    world.status("/v1/live/bus").await;
+    let (_, calls) = world.listed("").await;
+    assert!(!format!("{calls:?}").contains(&world.token));
+    let [first, second, other] = &calls[..] else {
+        panic!("{calls:?}")
     };
     assert_eq!(
         (&first["method"], &first["body_bytes"]),
@@ -60,28 +53,33 @@ async fn a_call_has_its_method_headers_body_connection_and_times() {
 }
 
 #[tokio::test]
-async fn headers_are_recorded_only_if_they_are_wanted() {
-    let (server, token) = server(false).await;
-    call(&Client::new(), &server, "/v1/live/bus", &token).await;
-    let (_, calls) = ledger(&server, "").await;
+async fn headers_are_recorded_only_if_they_are_wanted_and_the_totals_can_be_read() {
+    let world = World::new().await;
+    Client::new().token(&world.server).await;
+    world.status("/v1/live/bus").await;
+    let (_, calls) = world.listed("").await;
     assert_eq!(calls[0]["headers"], serde_json::json!({}));
-    assert_eq!(calls[0]["method"], "GET");
+    assert_eq!(
+        (&calls[0]["method"], &calls[0]["outcome"]),
+        (&"GET".into(), &"complete".into())
+    );
+    let url = format!("{}/summary", world.server.admin_url());
+    let summary = Client::new().get(&url, &[]).await.unwrap().json();
+    assert_eq!(
+        (&summary["data_calls"], &summary["token_posts"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(summary["by_status"]["200"], 1);
 }
 
 #[tokio::test]
 async fn calls_are_listed_by_path_status_and_time() {
-    let (server, token) = server(false).await;
-    let client = Client::new();
-    for path in [
-        "/v1/live/bus?a=1",
-        "/v1/live/tram",
-        "/v1/history/bus?bytes=9",
-        "/nothing",
-    ] {
-        call(&client, &server, path, &token).await;
+    let world = World::new().await;
+    for path in "live/bus?a=1 live/tram history/bus?bytes=9 nothing".split(' ') {
+        world.status(&format!("/v1/{path}")).await;
     }
-    call(&client, &server, "/v1/live/bus", "wrong").await;
-    let second = server.ledger().arrivals()[1].at.as_secs_f64();
+    world.status_of("/v1/live/bus", "wrong").await;
+    let second = world.server.ledger().arrivals()[1].at.as_secs_f64();
     for (query, expected) in [
         ("", 5),
         ("?path=/v1/live/bus", 2),
@@ -92,37 +90,28 @@ async fn calls_are_listed_by_path_status_and_time() {
         (&format!("?to={second}"), 1),
         (&format!("?from={second}"), 4),
     ] {
-        let (status, calls) = ledger(&server, query).await;
-        assert_eq!(
-            (status, calls.as_array().unwrap().len()),
-            (200, expected),
-            "{query}"
-        );
+        let (status, calls) = world.listed(query).await;
+        assert_eq!((status, calls.len()), (200, expected), "{query}");
     }
 }
 
 #[tokio::test]
 async fn a_wait_ends_with_the_calls_or_its_timeout() {
-    let (server, token) = server(false).await;
-    let url = format!(
-        "{}/ledger?status=200&wait=3&timeout=20s",
-        server.admin_url()
-    );
+    let world = World::new().await;
+    let query = "/ledger?status=200&wait=3&timeout=20s";
+    let url = format!("{}{query}", world.server.admin_url());
     let waiting = tokio::spawn(async move { Client::new().get(&url, &[]).await.unwrap() });
-    let client = Client::new();
-    for token in [&token, "wrong", &token, "wrong"] {
-        call(&client, &server, "/v1/live/bus", token).await;
+    for token in [&*world.token, "wrong", &world.token, "wrong"] {
+        world.status_of("/v1/live/bus", token).await;
     }
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(!waiting.is_finished());
-    call(&client, &server, "/v1/live/bus", &token).await;
+    world.status("/v1/live/bus").await;
     let got = waiting.await.unwrap();
-    assert_eq!(
-        (got.status, got.json()["arrivals"].as_array().unwrap().len()),
-        (200, 3)
-    );
+    let calls = got.json()["arrivals"].as_array().unwrap().len();
+    assert_eq!((got.status, calls), (200, 3));
 
-    let (status, calls) = ledger(&server, "?wait=9&timeout=50ms").await;
-    assert_eq!((status, calls.as_array().unwrap().len()), (504, 5));
-    assert_eq!(ledger(&server, "?wait=5").await.0, 200);
+    let (status, calls) = world.listed("?wait=9&timeout=50ms").await;
+    assert_eq!((status, calls.len()), (504, 5));
+    assert_eq!(world.listed("?wait=5").await.0, 200);
 }

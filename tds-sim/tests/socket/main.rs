@@ -5,7 +5,6 @@
     reason = "a test's own client fails the test, and so should an overflow"
 )]
 
-mod admin;
 mod basics;
 mod client;
 mod connections;

@@ -10,36 +10,35 @@ use std::{
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::{client::legacy, rt::TokioExecutor};
-use tds_sim::{Config, Server};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
 };
 
-use crate::client::{Client, bearer};
+use crate::client::{Client, Got, World};
 
-async fn server() -> Server {
-    let server = Server::start(Config::default()).await.unwrap();
-    let token = server.sim().token(server.client_id()).unwrap();
-    server.sim().set_quota(Some("9/60s".parse().unwrap()));
-    for (path, token) in [
-        ("/v1/live/bus", &*token),
-        ("/v1/live/%3Cb%3E'?<script>", "wrong"),
-    ] {
-        let url = format!("{}{path}", server.base_url()).replace(['<', '>'], "!");
-        Client::new().get(&url, &[bearer(token)]).await.unwrap();
-    }
-    server
+async fn world() -> World {
+    let world = World::new().await;
+    world.server.set_quota(Some("9/60s".parse().unwrap()));
+    world.status("/v1/live/bus").await;
+    world.status_of("/v1/live/%3Cb%3E'?!script!", "wrong").await;
+    world
+}
+
+/// Gets the address of the admin listener as a program that accepts these types.
+async fn admin(world: &World, accept: &str) -> (Got, String) {
+    let accept = ("accept", accept.to_owned());
+    let got = Client::new().get(world.server.admin_url(), &[accept]).await;
+    let got = got.unwrap();
+    let text = String::from_utf8(got.body.to_vec()).unwrap();
+    (got, text)
 }
 
 #[tokio::test]
 async fn a_browser_gets_a_page_with_calls_limits_and_buttons_and_curl_the_list() {
-    let server = server().await;
-    let url = format!("{}/", server.admin_url());
-    let accept = ("accept", "text/html,application/xhtml+xml".to_owned());
-    let page = Client::new().get(&url, &[accept]).await.unwrap();
-    assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
-    let page = String::from_utf8(page.body.to_vec()).unwrap();
+    let world = world().await;
+    let (got, page) = admin(&world, "text/html,application/xhtml+xml").await;
+    assert_eq!(got.header("content-type"), "text/html; charset=utf-8");
     for part in [
         "<tr class=s2>",
         "<tr class=s4>",
@@ -53,48 +52,38 @@ async fn a_browser_gets_a_page_with_calls_limits_and_buttons_and_curl_the_list()
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
-    let list = Client::new()
-        .get(&url, &[("accept", "*/*".to_owned())])
-        .await
-        .unwrap();
-    assert!(list.body.starts_with(b"GET /"));
+    assert!(admin(&world, "*/*").await.1.starts_with("GET /"));
 }
 
 #[tokio::test]
 async fn what_a_client_sends_is_text_on_the_page() {
-    let server = Server::start(Config::default()).await.unwrap();
-    let key = server.sim().add_key("<img src=x>").unwrap();
-    server.sim().set_quota(Some("9/60s".parse().unwrap()));
-    let token = server.sim().token(&key.client_id).unwrap();
-    let url = format!("{}/v1/live/a", server.base_url());
-    Client::new().get(&url, &[bearer(&token)]).await.unwrap();
-    let accept = ("accept", "text/html".to_owned());
-    let page = Client::new()
-        .get(server.admin_url(), &[accept])
-        .await
-        .unwrap();
-    let page = String::from_utf8(page.body.to_vec()).unwrap();
+    let world = world().await;
+    let key = world.server.add_key("<img src=x>").unwrap();
+    let token = world.server.token(&key.client_id).unwrap();
+    world.status_of("/v1/live/a", &token).await;
+    let (_, page) = admin(&world, "text/html").await;
     assert!(page.contains("&lt;img") && !page.contains("<img"), "{page}");
 }
 
 #[tokio::test]
 async fn a_button_brings_the_browser_back_to_the_page() {
-    let server = server().await;
-    let request = Request::post(format!("{}/faults", server.admin_url()))
+    let world = world().await;
+    let request = Request::post(format!("{}/faults", world.server.admin_url()))
         .header("accept", "text/html")
         .header("content-type", "application/x-www-form-urlencoded")
         .body(Full::from("fault=503"))
         .unwrap();
     let got = Client::new().send(request).await.unwrap();
     assert_eq!((got.status, got.header("location")), (303, "/"));
-    assert_eq!(server.sim().faults().data.len(), 1);
+    assert_eq!(world.server.faults().data.len(), 1);
 }
 
 #[tokio::test]
 async fn events_follow_each_call() {
-    let server = server().await;
+    let world = world().await;
     let client = legacy::Client::builder(TokioExecutor::new()).build_http::<Full<bytes::Bytes>>();
-    let url = format!("{}/events", server.admin_url()).parse().unwrap();
+    let url = format!("{}/events", world.server.admin_url());
+    let url = url.parse().unwrap();
     let mut events = client.get(url).await.unwrap();
     assert_eq!(events.headers()["content-type"], "text/event-stream");
     let mut next = async || {
@@ -104,11 +93,10 @@ async fn events_follow_each_call() {
     let first = next().await;
     assert!(first.starts_with("data: ") && first.ends_with("\n\n"));
     assert_eq!(first.trim_end().lines().count(), 1);
-    let url = format!("{}/v1/live/later", server.base_url());
-    Client::new().get(&url, &[]).await.unwrap();
+    world.status("/v1/live/later").await;
     while !next().await.contains("/v1/live/later") {}
     drop(events);
-    server.shutdown().await;
+    world.server.shutdown().await;
 }
 
 /// Listens in front of `to`, and records all requests.
@@ -142,8 +130,8 @@ async fn chromium_shows_the_page_and_its_script_asks_for_the_events() {
         writeln!(std::io::stderr(), "SKIPPED: there is no chromium").unwrap();
         return;
     }
-    let server = server().await;
-    let (url, heard) = overheard(server.admin_url().replace("http://", "")).await;
+    let world = world().await;
+    let (url, heard) = overheard(world.server.admin_url().replace("http://", "")).await;
     let profile = std::env::temp_dir().join(format!("tds-sim-page-{}", std::process::id()));
     let mut browser = Command::new("timeout");
     browser

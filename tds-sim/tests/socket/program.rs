@@ -1,7 +1,7 @@
 //! The program: what it prints, and when it ends.
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, ChildStdout, Command, Output, Stdio},
 };
 
 use serde_json::Value;
@@ -22,6 +22,24 @@ fn signal(child: &Child, signal: &str) {
     assert!(sent.unwrap().success());
 }
 
+/// Starts the program. Returns its first line, and its output after that.
+fn start(switches: &[&str]) -> (Child, Value, BufReader<ChildStdout>) {
+    let mut child = program(switches).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    (child, serde_json::from_str(&line).unwrap(), out)
+}
+
+/// Ends the program by a signal, and returns the rest of its output.
+fn ended(mut child: Child, by: &str, mut out: BufReader<ChildStdout>) -> Value {
+    signal(&child, by);
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    serde_json::from_str(&rest).unwrap()
+}
+
 fn run(switches: &[&str]) -> Output {
     program(switches).output().unwrap()
 }
@@ -31,27 +49,30 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn program_prints_addresses_at_start_and_summary_at_end() {
-    let mut child = program(&[]).spawn().unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    let at: Value = serde_json::from_str(&line).unwrap();
-    for name in ["auth_url", "base_url", "admin_url"] {
+fn program_prints_addresses_at_start_and_summary_at_the_end_by_a_signal() {
+    for (signal, scheme) in [("-INT", "https"), ("-TERM", "http")] {
+        let tls: &[&str] = if scheme == "https" { &["--tls"] } else { &[] };
+        let (child, at, out) = start(tls);
+        for (name, scheme) in [
+            ("auth_url", scheme),
+            ("base_url", scheme),
+            ("admin_url", "http"),
+        ] {
+            let start = format!("{scheme}://127.0.0.1:");
+            assert!(at[name].as_str().unwrap().starts_with(&start), "{name}");
+        }
+        assert!(at["client_id"].is_string() && at["client_secret"].is_string());
+        let file = at["ca_file"].as_str();
+        assert_eq!(
+            file.map(|file| std::fs::exists(file).unwrap()),
+            (!tls.is_empty()).then_some(true)
+        );
+        assert_eq!(ended(child, signal, out)["data_calls"], 0);
         assert!(
-            at[name].as_str().unwrap().starts_with("http://127.0.0.1:"),
-            "{name}"
+            file.is_none_or(|file| !std::fs::exists(file).unwrap()),
+            "{signal}"
         );
     }
-    assert!(at["client_id"].is_string() && at["client_secret"].is_string());
-    assert!(at.get("ca_file").is_none());
-
-    signal(&child, "-TERM");
-    let mut rest = String::new();
-    out.read_to_string(&mut rest).unwrap();
-    let summary: Value = serde_json::from_str(&rest).unwrap();
-    assert_eq!(summary["data_calls"], 0);
-    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -68,64 +89,25 @@ fn help_is_one_page_and_quota_accepts_plain_seconds() {
     ] {
         assert!(help.contains(part), "{part}: {help}");
     }
-    let mut plan = program(&["--quota", "5/60", "--bind", "127.0.0.1"]);
-    let mut plan = plan.spawn().unwrap();
-    let mut line = String::new();
-    let mut out = BufReader::new(plan.stdout.take().unwrap());
-    out.read_line(&mut line).unwrap();
-    assert!(line.contains("auth_url"), "{line}");
-    signal(&plan, "-TERM");
-    assert!(plan.wait().unwrap().success());
+    let (child, _, out) = start(&["--quota", "5/60", "--bind", "127.0.0.1"]);
+    ended(child, "-TERM", out);
 }
 
 #[test]
 fn relay_command_forwards_bytes_and_prints_its_counts() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let to = server.local_addr().unwrap().to_string();
-    let mut child = program(&["relay", "--to", &to, "--there", "20ms", "--seed", "7"])
-        .spawn()
-        .unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    let at: Value = serde_json::from_str(&line).unwrap();
+    let (child, at, out) = start(&["relay", "--to", &to, "--there", "20ms", "--seed", "7"]);
     let mut client = std::net::TcpStream::connect(at["address"].as_str().unwrap()).unwrap();
     client.write_all(b"through").unwrap();
     let mut seven = [0; 7];
     server.accept().unwrap().0.read_exact(&mut seven).unwrap();
     assert_eq!(&seven, b"through");
-
-    signal(&child, "-TERM");
-    let mut rest = String::new();
-    out.read_to_string(&mut rest).unwrap();
-    let counts: Value = serde_json::from_str(&rest).unwrap();
+    let counts = ended(child, "-TERM", out);
     assert_eq!(
         (&counts["accepted"], &counts["peak"]),
         (&1.into(), &1.into())
     );
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-}
-
-#[cfg(unix)]
-#[test]
-fn program_ends_cleanly_on_sigint_and_sigterm() {
-    for signal in ["-INT", "-TERM"] {
-        let mut child = program(&["--tls"]).spawn().unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        out.read_line(&mut line).unwrap();
-        let at: Value = serde_json::from_str(&line).unwrap();
-        let file = at["ca_file"].as_str().unwrap();
-        assert!(std::fs::exists(file).unwrap());
-        assert!(at["base_url"].as_str().unwrap().starts_with("https://"));
-
-        self::signal(&child, signal);
-        let mut rest = String::new();
-        out.read_to_string(&mut rest).unwrap();
-        assert!(rest.starts_with("{\"data_calls\":0,"), "{signal}: {rest}");
-        assert_eq!(child.wait().unwrap().code(), Some(0), "{signal}");
-        assert!(!std::fs::exists(file).unwrap(), "{signal}");
-    }
 }
 
 #[test]

@@ -197,11 +197,15 @@ fn a_request_does_not_end_before_it_arrived() {
 fn earlier_time_counts_as_the_latest_one() {
     for rule in ALL {
         let mut meter = rule.meter(50, SECOND);
-        assert!(meter.arrive(ms(5_000)), "{rule}");
+        assert!(meter.arrive(ms(5_000)), "{rule:?}");
         // None of these lands in a window, a second or a bucket of the past.
         let accepted = accepted_of(100, &mut meter, ms(3_900)) + 1;
         let mut steady = rule.meter(50, SECOND);
-        assert_eq!(accepted, accepted_of(101, &mut steady, ms(5_000)), "{rule}");
+        assert_eq!(
+            accepted,
+            accepted_of(101, &mut steady, ms(5_000)),
+            "{rule:?}"
+        );
         meter.end(ms(5_000), ms(1));
     }
 }
@@ -233,13 +237,13 @@ fn zero_limit_refuses_every_arrival() {
             continue; // It has a burst, and one in service.
         }
         let mut meter = rule.meter(0, SECOND);
-        assert!(!meter.arrive(ms(0)), "{rule}");
-        assert!(!meter.arrive(ms(9_000)), "{rule}");
+        assert!(!meter.arrive(ms(0)), "{rule:?}");
+        assert!(!meter.arrive(ms(9_000)), "{rule:?}");
     }
 }
 
 #[test]
-fn a_rule_is_read_back_from_its_text() {
+fn each_rule_is_read_from_its_text() {
     for (text, rule) in [
         ("fixed", Rule::FixedWindow),
         ("log", Rule::SlidingLog),
@@ -250,7 +254,6 @@ fn a_rule_is_read_back_from_its_text() {
         ("in-flight", Rule::InFlight),
     ] {
         assert_eq!(text.parse(), Ok(rule));
-        assert_eq!(rule.to_string(), text);
     }
 }
 

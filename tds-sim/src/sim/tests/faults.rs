@@ -33,43 +33,26 @@ async fn a_reset_before_the_head_is_an_error_of_the_service() {
     let (sim, token) = with_token(|_| {});
     play(&sim, "reset-head@every:2");
     assert_eq!(status(&sim, get("/v1/live/a", &token)).await, 200);
-    assert!(
-        answer(&sim, get("/v1/live/a", &token))
-            .await
-            .unwrap_err()
-            .is_reset()
-    );
+    let error = answer(&sim, get("/v1/live/a", &token)).await.unwrap_err();
+    assert!(error.is_reset());
     play(&sim, "garbage");
-    assert!(
-        answer(&sim, get("/v1/live/a", &token))
-            .await
-            .unwrap_err()
-            .kind
-            == crate::error::Kind::Garbage
-    );
-    let statuses: Vec<_> = sim
-        .ledger()
-        .arrivals()
-        .iter()
-        .map(|call| call.status)
-        .collect();
+    let error = answer(&sim, get("/v1/live/a", &token)).await.unwrap_err();
+    assert!(error.kind == crate::error::Kind::Garbage);
+    let arrivals = sim.ledger().arrivals();
+    let statuses: Vec<_> = arrivals.iter().map(|call| call.status).collect();
     assert_eq!(statuses, [Some(200), None, None]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn drip_pauses_at_each_byte_and_stall_once() {
     let (sim, token) = with_token(|config| config.live_bytes = 100);
-    play(&sim, "drip:1s");
-    let start = Instant::now();
-    let response = answer(&sim, get("/v1/live/a", &token)).await.unwrap();
-    assert_eq!(drain(response).await.0.len(), 100);
-    assert_eq!(start.elapsed(), Duration::from_secs(100));
-
-    play(&sim, "stall:7s");
-    let start = Instant::now();
-    let response = answer(&sim, get("/v1/live/a", &token)).await.unwrap();
-    assert_eq!(drain(response).await.0.len(), 100);
-    assert_eq!(start.elapsed(), Duration::from_secs(7));
+    for (fault, seconds) in [("drip:1s", 100), ("stall:7s", 7)] {
+        play(&sim, fault);
+        let start = Instant::now();
+        let response = answer(&sim, get("/v1/live/a", &token)).await.unwrap();
+        assert_eq!(drain(response).await.0.len(), 100);
+        assert_eq!(start.elapsed(), Duration::from_secs(seconds));
+    }
     assert_eq!(sim.ledger().summary().complete, 2);
 }
 
