@@ -1,7 +1,7 @@
 //! Rules by which the service may count requests, because its contract names the limit but not how
 //! to count.
 
-use std::{collections::VecDeque, fmt, str::FromStr, time::Duration};
+use std::{collections::VecDeque, str::FromStr, time::Duration};
 
 use crate::text::ParseError;
 
@@ -195,19 +195,6 @@ impl FromStr for Rule {
                 .and_then(|burst| burst.parse().ok())
                 .map(|burst| Self::LeakyBucket { burst })
                 .ok_or_else(|| ParseError::new("counting rule", text, RULES)),
-        }
-    }
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FixedWindow => f.write_str("fixed"),
-            Self::SlidingLog => f.write_str("log"),
-            Self::SlidingLogAll => f.write_str("log-all"),
-            Self::SlidingCounter => f.write_str("counter"),
-            Self::LeakyBucket { burst } => write!(f, "leaky:{burst}"),
-            Self::InFlight => f.write_str("in-flight"),
         }
     }
 }

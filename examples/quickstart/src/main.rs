@@ -58,7 +58,7 @@ async fn run(settings: Settings) -> Result<bool, Box<dyn Error>> {
     let server = Server::start(config).await?;
     let (base, rule) = (server.base_url(), settings.rule);
     say(&format!(
-        "simulated service at {base}, counting by {rule}\n"
+        "simulated service at {base}, counting by {rule:?}\n"
     ));
 
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
