@@ -7,7 +7,6 @@ fn within(millis: u64) -> u8 {
         at: tokio::time::Instant::now(),
         whole: Duration::from_millis(millis),
         has_body: false,
-        has_range: false,
     }))
 }
 
