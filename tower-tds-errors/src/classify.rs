@@ -35,10 +35,16 @@ pub(crate) struct Expected {
 #[derive(Clone, Default)]
 pub(crate) struct RequestFacts {
     pub(crate) expected: Expected,
-    /// The handle that the layer was given: what no text of the service or of the HTTP client may show.
-    shared: Option<Secrets>,
+    redaction: Option<Redaction>,
+}
+
+/// Secrets that no text of the service or of the HTTP client may show.
+#[derive(Clone)]
+enum Redaction {
+    /// The handle that the layer was given.
+    Shared(Secrets),
     /// The request's own `Authorization`, if the layer was given no handle.
-    own: Option<HeaderValue>,
+    Own(HeaderValue),
 }
 
 /// Classifies a response that you read without [`Classify`](crate::Classify).
@@ -296,7 +302,7 @@ impl RequestFacts {
     pub(crate) fn of(headers: &HeaderMap, secrets: Option<&Secrets>) -> Self {
         // One pass over the few headers of a request is cheaper than several look-ups, which hash.
         let mut request = Self {
-            shared: secrets.cloned(),
+            redaction: secrets.cloned().map(Redaction::Shared),
             ..Self::default()
         };
         let mut data = None;
@@ -305,8 +311,8 @@ impl RequestFacts {
                 // Most requests send this value, so it is compared first.
                 let is_data = value == "application/json" || is_data(value.as_bytes());
                 data = Some(data != Some(false) && is_data);
-            } else if *name == AUTHORIZATION && request.shared.is_none() {
-                request.own.get_or_insert_with(|| value.clone());
+            } else if *name == AUTHORIZATION && request.redaction.is_none() {
+                request.redaction = Some(Redaction::Own(value.clone()));
             }
             request.expected.has_range |= *name == RANGE;
         }
@@ -317,12 +323,14 @@ impl RequestFacts {
     /// Returns the secrets that are known.
     #[cold]
     pub(crate) fn secrets(&self) -> Option<Secrets> {
-        let Some(header) = &self.own else {
-            return self.shared.clone();
-        };
-        let secrets = Secrets::default();
-        secrets.add_authorization(header);
-        Some(secrets)
+        match self.redaction.as_ref()? {
+            Redaction::Shared(secrets) => Some(secrets.clone()),
+            Redaction::Own(header) => {
+                let secrets = Secrets::default();
+                secrets.add_authorization(header);
+                Some(secrets)
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -96,7 +97,8 @@ struct Bounds {
 #[derive(Clone, Debug)]
 pub struct Classify<S> {
     inner: S,
-    layer: ClassifyLayer,
+    /// Behind one pointer, because each call moves the service.
+    layer: Arc<ClassifyLayer>,
 }
 
 pin_project! {
@@ -187,7 +189,7 @@ impl<S> Layer<S> for ClassifyLayer {
     type Service = Classify<S>;
 
     fn layer(&self, inner: S) -> Classify<S> {
-        let layer = self.clone();
+        let layer = Arc::new(self.clone());
         Classify { inner, layer }
     }
 }
