@@ -91,16 +91,22 @@ impl Realm {
         let key = self.keys.get(client).ok_or(Kind::UnknownClient)?;
         let now = self.clock.now();
         let wall = self.clock.wall_at(now);
-        let claims = key.claims(wall, self.expires_in, scope, issuer, &mut self.rng);
+        let mut claims = key.claims(wall, self.expires_in, scope, issuer, &mut self.rng);
         let token = self.tokens.issue(key, &claims, now, self.expires_in)?;
-        Ok(json!({
+        let mut reply = json!({
             "access_token": &*token,
             "expires_in": self.expires_in,
             "refresh_expires_in": 0,
             "token_type": "Bearer",
             "not-before-policy": self.tokens.not_before,
             "scope": scope,
-        }))
+        });
+        if scope.split(' ').any(|name| name == "openid") {
+            claims["typ"] = json!("ID");
+            claims["aud"] = json!(client);
+            reply["id_token"] = json!(self.tokens.sign(&claims)?);
+        }
+        Ok(reply)
     }
 
     /// Revokes every token. Later replies have the time in `not-before-policy`.

@@ -91,10 +91,11 @@ pub struct ConnectionLimitLayer {
 /// long only if the server does not close its sockets.
 ///
 /// # After a 416
-/// For ten minutes the limit is a sixth lower, and at most as many
+/// For a second nothing is sent. For ten minutes the limit is a sixth lower, and at most as many
 /// requests are in flight as data connections may be open. Each further 416 lowers the limit by
-/// another sixth, down to one. It lowers nothing if it comes within that second, because its request
-/// was sent earlier, or while more sockets are open than the limit allows. This layer does not close
+/// another sixth, down to a sixth of it. It lowers nothing if it comes within that second, because its
+/// request was sent earlier; while more sockets are open than the limit allows; or if its request had a
+/// `Range`, because then it is most often about that. This layer does not close
 /// open sockets, but each request of the next three seconds closes its own (`Connection: close`).
 ///
 /// # Backpressure

@@ -92,7 +92,8 @@
 //! - Checking the `Content-Length` of a request, as the Retry of tower-tds-errors does: with one that
 //!   is not its body's, a server may read one request as two.
 //! - Services that count a request after their gateway has answered 502, later than a second after a 504, or
-//!   later than half a second after it has ended the connection.
+//!   later than half a second after it has ended the connection. Nor those that stand still while calls
+//!   give up: an `HAProxy` that was stopped for 20 s under deadlines of 3 s then refused 42 of them.
 //! - Fairness among hosts that share one connection limit, and fairness finer than 5 ms among
 //!   futures that are not polled.
 //! - Servers that count a socket which closed without a request, as `HAProxy` does if it counts from

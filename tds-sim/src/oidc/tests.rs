@@ -206,6 +206,7 @@ async fn token_response_has_the_fields_of_keycloak() {
     let asked = format!("{}&scope=openid%20email", full(&sim));
     let reply: Value = serde_json::from_str(&post(&sim, &asked).await.text).unwrap();
     assert_eq!(reply["scope"], "openid profile email");
+    assert!(reply["id_token"].is_string());
     let config = (*sim.state.config()).clone();
     sim.state.set(Config {
         expires_in: 7,

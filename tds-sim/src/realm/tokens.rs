@@ -58,7 +58,7 @@ impl Tokens {
     }
 
     /// Signs claims.
-    fn sign(&mut self, claims: &Value) -> Result<String, Error> {
+    pub(super) fn sign(&mut self, claims: &Value) -> Result<String, Error> {
         let signer = self.signer()?;
         let header = json!({ "alg": "ES256", "typ": "JWT", "kid": key_id(signer) });
         let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
