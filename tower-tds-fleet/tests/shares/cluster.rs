@@ -235,10 +235,11 @@ async fn sentinel_failover_moves_members_to_the_new_master() {
     let fleet = Fleet::join(client(), "test", ANYWHERE, &limiter).unwrap();
     fleet.ready().await.unwrap();
     let mut admin = admin.get_connection().unwrap();
-    cmd("SENTINEL")
-        .arg(&["FAILOVER", "fleet"])
-        .exec(&mut admin)
-        .unwrap();
+    let failover = cmd("SENTINEL").arg(&["FAILOVER", "fleet"]).clone();
+    // It refuses while it has not heard from the replica that it is in step.
+    while failover.exec(&mut admin).is_err() {
+        sleep(Duration::from_millis(200)).await;
+    }
     // The new master has no memory of its own, and its answer shows that.
     while fleet.status().grows_in.is_zero() {
         sleep(Duration::from_millis(100)).await;
