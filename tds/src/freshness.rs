@@ -1,4 +1,4 @@
-//! How long a response may be served (RFC 9111, section 5.2.2, and RFC 5861).
+//! The times for which a response may be served (RFC 9111, section 5.2.2, and RFC 5861).
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! How data behind a lock is read.
+//! Locks that survive a panic of their holder.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

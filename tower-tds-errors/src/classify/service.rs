@@ -68,8 +68,9 @@ struct Bounds {
 /// reports a missing role.
 ///
 /// The body of every other response is read, up to 16 KiB and for at most a second unless you
-/// [set other bounds](ClassifyLayer::error_bodies), so that the connection can be reused. The read also ends 10 ms before the call's [`DeadlineAt`], so that the
-/// layers above still return the error, made from the head and the bytes read so far.
+/// [set other bounds](ClassifyLayer::error_bodies), so that the connection can be reused. The read also
+/// ends 10 ms before the call's [`DeadlineAt`], so that the layers above still return the error, made
+/// from the head and the bytes read so far.
 ///
 /// If responses may be compressed, put a decompression layer below. Without one, the message of a compressed body
 /// cannot be read, and the status alone decides.

@@ -24,7 +24,7 @@ pub(super) trait Timed {
     fn end_timer(&self);
 }
 
-/// Kept for its drop.
+/// Kept for its drop, which records the end of the task: by itself, or with its runtime.
 struct Running<T: Timed>(Weak<T>);
 
 // === impl Running ===
