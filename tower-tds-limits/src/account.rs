@@ -36,13 +36,24 @@ pub(crate) struct Account {
     rules: Vec<QuotaRules>,
     times: Times,
     pub(crate) reactions: Reactions,
-    share: Option<Share>,
-    /// For how long the machine had been suspended when the share was set.
-    suspended: Duration,
+    lease: Option<Lease>,
     /// Pending requests, ordered by the end of the time in which they can be counted.
     pending: BinaryHeap<Reverse<(Tick, Granted)>>,
     /// Number of grants so far.
     pub(crate) granted: u64,
+}
+
+/// Share of the limits for a time.
+#[derive(Debug)]
+struct Lease {
+    share: Share,
+    ends: Tick,
+    /// Why there is no share after that, if it is known.
+    why: Option<&'static str>,
+    /// Whether more sockets are open than the share allows.
+    has_too_many: bool,
+    /// For how long the machine had been suspended when the share was set.
+    suspended: Duration,
 }
 
 /// One grant.
@@ -77,8 +88,7 @@ impl Account {
             granted: 0,
             limits: limits.clone(),
             reactions: Reactions::default(),
-            share: None,
-            suspended: Duration::ZERO,
+            lease: None,
         }
     }
 
@@ -246,7 +256,7 @@ impl Account {
         let lowered = self.reactions.most_sockets(whole);
         let lowered = lowered.filter(|(_, until)| self.seen < *until);
         let most = match lowered {
-            None if self.share.is_none() => u32::MAX,
+            None if self.lease.is_none() => u32::MAX,
             // A request that gets no socket would only hold its permit.
             lowered => {
                 let most = lowered.map_or(whole, |(most, _)| most);
@@ -261,9 +271,8 @@ impl Account {
     #[inline]
     fn opens_at(&mut self, line: Line) -> (Tick, WaitCause) {
         let seen = self.seen;
-        let closed = self.reactions.closed_until(seen);
-        if closed.0 == Tick::NEVER {
-            return closed;
+        if let Some(lease) = self.lease.as_ref().filter(|lease| lease.ends <= seen) {
+            return (Tick::NEVER, WaitCause::Share(lease.why));
         }
         // A token request needs no place in flight, because the requests that hold the places may
         // depend on it.
@@ -272,8 +281,8 @@ impl Account {
         }
         let rules = self.rules.iter().map(|rules| rules.opens_at(seen));
         let opens = rules.fold(Tick::ZERO, Tick::max);
-        if closed.0 > opens {
-            return closed;
+        if self.reactions.silent_until > opens {
+            return (self.reactions.silent_until, WaitCause::Silence);
         }
         (opens, WaitCause::Rate)
     }
@@ -281,7 +290,8 @@ impl Account {
     /// Returns the limit of sockets, before any refusal.
     fn most_sockets(&self) -> u32 {
         let whole = self.limits.connections.get();
-        self.share.map_or(whole, |share| share.connections)
+        let lease = self.lease.as_ref();
+        lease.map_or(whole, |lease| lease.share.connections)
     }
 
     /// Applies a share of the limits, and grants nothing after `until`. While more sockets are open
@@ -295,22 +305,26 @@ impl Account {
         open: u32,
     ) {
         let now = self.advance(now);
-        let until = if share.is_empty(&self.limits) {
-            now
-        } else {
-            self.epoch.tick(until)
-        };
-        let too_many = open > share.connections;
-        self.reactions.share_until(until, why, too_many, now);
-        self.share = Some(share);
-        self.suspended = clock::suspended();
+        let is_empty = share.is_empty(&self.limits);
+        self.lease = Some(Lease {
+            share,
+            ends: if is_empty {
+                now
+            } else {
+                self.epoch.tick(until)
+            },
+            why,
+            has_too_many: open > share.connections,
+            suspended: clock::suspended(),
+        });
         self.keep(now);
     }
 
     /// Whether the machine has been suspended since the share was set. If it was, the share is
     /// over, because the clock that measures its end stood still.
     pub(crate) fn was_suspended(&self, suspended: Duration) -> bool {
-        self.share.is_some() && suspended > self.suspended + SHORT
+        let lease = self.lease.as_ref();
+        lease.is_some_and(|lease| suspended > lease.suspended + SHORT)
     }
 
     /// Returns the share that is all of the limits, as refusals have left them.
@@ -343,12 +357,14 @@ impl Account {
 
     /// Returns what applies of `quota`: its share, lowered, and the pace at which it is used.
     fn kept(&self, quota: Quota) -> (Quota, Option<Pace>) {
-        let part = self.share.map(|share| share.part(quota, self.limits.first));
+        let lease = self.lease.as_ref();
+        let part = lease.map(|lease| lease.share.part(quota, self.limits.first));
         self.reactions.lowered(part.unwrap_or(quota))
     }
 
     fn keep(&mut self, now: Tick) {
-        let places = self.share.map_or(u64::MAX, |share| share.places.into());
+        let lease = self.lease.as_ref();
+        let places = lease.map_or(u64::MAX, |lease| lease.share.places.into());
         let mut rules = mem::take(&mut self.rules);
         for (rule, quota) in rules.iter_mut().zip(self.limits.quotas()) {
             let (kept, pace) = self.kept(*quota);
@@ -377,8 +393,11 @@ impl Limit for Account {
     #[inline]
     fn opens(&mut self, line: Line, now: Instant) -> Opens {
         self.advance(now);
-        if self.share.is_some() && self.was_suspended(clock::suspended()) {
-            self.reactions.share_ends = Some(Tick::ZERO);
+        if self.lease.is_some()
+            && self.was_suspended(clock::suspended())
+            && let Some(lease) = &mut self.lease
+        {
+            lease.ends = Tick::ZERO;
         }
         let (mut at, cause) = self.opens_at(line);
         if at <= self.seen {
@@ -387,8 +406,8 @@ impl Limit for Account {
         if cause == WaitCause::Rate {
             at = at.min(self.next_pending_at());
         }
-        let ends = self.reactions.share_ends;
-        if ends.is_some_and(|ends| ends <= self.seen.max(at)) {
+        let (seen, lease) = (self.seen, self.lease.as_ref());
+        if lease.is_some_and(|lease| lease.ends <= seen.max(at)) {
             at = Tick::NEVER;
         }
         self.instant(at).map_or(Opens::OnReturn, Opens::At)
@@ -402,7 +421,8 @@ impl Limit for Account {
         self.each(|rules| rules.grant(seen));
         Granted {
             at: seen,
-            closes_socket: self.reactions.closes_socket(seen),
+            closes_socket: self.reactions.closes_socket(seen)
+                || self.lease.as_ref().is_some_and(|lease| lease.has_too_many),
             is_front: line == Line::Front,
             octave: octave(bounds.deadline.as_ref()),
             has_body: bounds.deadline.is_some_and(|deadline| deadline.has_body),

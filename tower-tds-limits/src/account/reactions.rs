@@ -7,7 +7,6 @@
 //! | | requests that are not evenly spaced, then a fifth of the rate | ten minutes after the last, at an accepted response |
 //! | 416 | all requests | a second later |
 //! | | a sixth of the sockets, and the places in flight beyond the data sockets | ten minutes after the last |
-//! | end of a share | everything | the next share |
 
 use std::num::NonZeroU32;
 
@@ -15,7 +14,6 @@ use tower_tds_outcome::Outcome;
 
 use crate::{
     clock::{Tick, nanos},
-    error::WaitCause,
     limits::Quota,
 };
 
@@ -37,6 +35,8 @@ pub(crate) const fn is_within(outcome: Outcome) -> bool {
 /// Everything that is closed for a time.
 #[derive(Debug, Default)]
 pub(crate) struct Reactions {
+    /// Until when nothing is sent. The [pause](crate::pause::Pause) of one stack is not included: its
+    /// calls keep their places, and others pass them.
     pub(super) silent_until: Tick,
     /// What 423s have lowered: first the burst, then the rate.
     rate: Lowered,
@@ -44,10 +44,6 @@ pub(crate) struct Reactions {
     sockets: Lowered,
     /// Until when requests close their sockets.
     closing_until: Tick,
-    /// End of the share, if there is one.
-    pub(super) share_ends: Option<Tick>,
-    /// Why there is no share after that, if it is known.
-    store_fault: Option<&'static str>,
 }
 
 /// How often refusals have lowered something.
@@ -92,16 +88,6 @@ impl Reactions {
         !too_many && self.sockets.refuse(now, granted)
     }
 
-    /// Returns until when all requests wait, and for what. The [pause](crate::pause::Pause) of one
-    /// stack is not included: its calls keep their places, and others pass them.
-    #[inline]
-    pub(crate) fn closed_until(&self, now: Tick) -> (Tick, WaitCause) {
-        match self.share_ends {
-            Some(ends) if ends <= now => (Tick::NEVER, WaitCause::Share(self.store_fault)),
-            Some(_) | None => (self.silent_until, WaitCause::Silence),
-        }
-    }
-
     /// Restores the rate, if the last 423 is long enough ago. Returns whether it was lowered.
     #[inline]
     pub(crate) fn restore_rate(&mut self, now: Tick) -> bool {
@@ -126,22 +112,6 @@ impl Reactions {
             at_once: (whole.get() / 10).max(LEAST),
         };
         (left, Some(pace))
-    }
-
-    /// Ends the share at `ends`. Until then requests close their sockets if too many are open.
-    pub(crate) fn share_until(
-        &mut self,
-        ends: Tick,
-        why: Option<&'static str>,
-        too_many: bool,
-        now: Tick,
-    ) {
-        (self.share_ends, self.store_fault) = (Some(ends), why);
-        if too_many {
-            self.closing_until = ends;
-        } else if self.sockets.times == 0 || self.sockets.ends_at() <= now {
-            self.closing_until = Tick::ZERO;
-        }
     }
 
     /// Whether a request that is granted at `now` closes its socket.

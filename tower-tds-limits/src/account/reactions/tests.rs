@@ -32,10 +32,6 @@ fn refuse_sockets(reactions: &mut Reactions, granted: u64, now: u64) -> bool {
     reactions.lower_sockets(at(now), at(granted), false)
 }
 
-fn until(reactions: &Reactions, now: Tick) -> (Tick, WaitCause) {
-    reactions.closed_until(now)
-}
-
 fn fifty() -> Quota {
     Quota::per_second(NonZeroU32::new(50).expect("50 is not zero"))
 }
@@ -45,13 +41,12 @@ fn a_423_begins_a_silence_and_each_volley_lowers_the_rate_once_down_to_a_sixth()
     let mut reactions = Reactions::default();
     let mut left = Vec::new();
     for second in 0..12 {
-        let now = at(10 * second + 5);
         let (granted, refused) = (10 * second + 4, 10 * second + 5);
         assert!(refuse_rate(&mut reactions, granted, refused));
         // This one was granted before the rate was lowered.
         assert!(!refuse_rate(&mut reactions, refused, refused + 1));
-        let silence = (at(10 * second + 6).plus(SILENCE), WaitCause::Silence);
-        assert_eq!(until(&reactions, now), silence);
+        let silence = at(10 * second + 6).plus(SILENCE);
+        assert_eq!(reactions.silent_until, silence);
         let (quota, pace) = reactions.lowered(fifty());
         assert_eq!(pace.map(|pace| pace.at_once), Some(5));
         left.push(quota.requests().get());
@@ -68,7 +63,7 @@ fn a_416_lowers_sockets_and_requests_in_flight_for_ten_minutes() {
     let mut reactions = Reactions::default();
     assert!(refuse_sockets(&mut reactions, 0, 1));
     let silence = at(1).plus(SILENCE);
-    assert_eq!(until(&reactions, at(1)), (silence, WaitCause::Silence));
+    assert_eq!(reactions.silent_until, silence);
     assert_eq!(
         reactions.most_sockets(60),
         Some((50, at(1).plus(10 * MINUTE)))
@@ -97,36 +92,10 @@ fn a_416_while_more_sockets_are_open_than_the_limit_allows_lowers_nothing() {
     let mut reactions = Reactions::default();
     refuse_sockets(&mut reactions, 0, 1);
     assert!(!reactions.lower_sockets(at(4), at(3), true));
-    assert_eq!(until(&reactions, at(4)).0, at(4).plus(SILENCE));
+    assert_eq!(reactions.silent_until, at(4).plus(SILENCE));
     assert!(reactions.closes_socket(at(4).plus(CLOSING - 1)));
     let ends = at(4).plus(10 * MINUTE);
     assert_eq!(reactions.most_sockets(60), Some((50, ends)));
-}
-
-#[test]
-fn end_of_a_share_closes_everything() {
-    let mut reactions = Reactions::default();
-    reactions.share_until(at(9), None, false, at(1));
-    assert_eq!(until(&reactions, at(8)).0, Tick::ZERO);
-    assert_eq!(
-        until(&reactions, at(9)),
-        (Tick::NEVER, WaitCause::Share(None))
-    );
-    reactions.share_until(at(9), Some("unreachable"), false, at(9));
-    let fault = WaitCause::Share(Some("unreachable"));
-    assert_eq!(until(&reactions, at(9)), (Tick::NEVER, fault));
-}
-
-#[test]
-fn requests_close_their_sockets_while_a_share_has_too_many() {
-    let mut reactions = Reactions::default();
-    reactions.share_until(at(9), None, true, at(1));
-    assert!(reactions.closes_socket(at(8)));
-    refuse_sockets(&mut reactions, 4, 5);
-    reactions.share_until(at(12), None, false, at(6));
-    assert!(reactions.closes_socket(at(8).minus(1)), "after the 416");
-    reactions.share_until(at(2_000), None, false, at(1_000));
-    assert!(!reactions.closes_socket(at(1_000)));
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
@@ -154,7 +123,7 @@ proptest! {
                 Outcome::ConnectionsExceeded => _ = reactions.lower_sockets(now, granted, false),
                 _ => {}
             }
-            let (closed, _) = until(&reactions, now);
+            let closed = reactions.silent_until;
             prop_assert!(closed <= now.plus(SILENCE));
             let lowered = reactions.most_sockets(most).map_or(most, |(most, _)| most);
             prop_assert!((1..=most).contains(&lowered));
@@ -163,7 +132,7 @@ proptest! {
             }
         }
         let later = now.plus(10 * MINUTE);
-        prop_assert!(until(&reactions, later).0 <= later);
+        prop_assert!(reactions.silent_until <= later);
         prop_assert!(reactions.most_sockets(most).is_none_or(|(_, until)| until <= later));
         prop_assert!(reactions.rate.times == 0 || reactions.restore_rate(later));
         prop_assert!(!reactions.closes_socket(later));

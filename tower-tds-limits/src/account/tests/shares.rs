@@ -164,9 +164,32 @@ fn empty_or_ended_share_grants_nothing() {
     account.set_share(empty(3, 11), until, None, now, 0);
     assert_eq!(account.opens(Line::Back, now), Opens::Now);
     assert_eq!(account.opens(Line::Back, until), Opens::OnReturn);
+    for why in [None, Some("unreachable")] {
+        account.set_share(empty(3, 11), until, why, now, 0);
+        assert_eq!(account.cause(Line::Back, until), WaitCause::Share(why));
+    }
     let later = now + ms(2_100);
     let held = account.held(later);
     assert_eq!((held.requests, held.places), (0, 0));
+}
+
+#[test]
+fn requests_close_their_sockets_while_a_share_has_too_many() {
+    let now = Instant::now();
+    let mut account = Account::new(&Limits::default());
+    let share = Share {
+        requests: 9,
+        places: 9,
+        connections: 5,
+    };
+    for (open, closes) in [(5, false), (6, true), (5, false)] {
+        account.set_share(share, now + ms(5_000), None, now, open);
+        assert_eq!(granted(&mut account, now).closes_socket, closes, "{open}");
+    }
+    let refused = granted(&mut account, now);
+    account.lower_sockets(now, refused, false);
+    account.set_share(share, now + ms(5_000), None, now, 5);
+    assert!(granted(&mut account, now).closes_socket, "after a 416");
 }
 
 #[test]
