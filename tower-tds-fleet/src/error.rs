@@ -89,11 +89,6 @@ impl FleetError {
             detail: "no answer in time".to_owned(),
         }
     }
-
-    /// Whether the answer was only late, which the next question makes up for.
-    pub(crate) fn is_late(&self) -> bool {
-        self.detail.contains("LATE")
-    }
 }
 
 impl From<RedisError> for FleetError {

@@ -1,8 +1,6 @@
 //! Member of a fleet, whose limiter keeps within a share of the limits that a task renews.
 
 use std::{
-    fmt,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -20,7 +18,7 @@ use tower_tds_limits::{Limiter, Share, WaitCause};
 
 use crate::{
     error::{FleetError, StoreFault, is_lasting},
-    member::{Action, Event, LOOK, LimiterState, Member, Question},
+    member::{Action, Event, LOOK, LimiterState, Member},
     store::{Ask, Constants, FleetStatus, Link, Reply, Store},
 };
 
@@ -54,7 +52,7 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Fleet {
     status: watch::Receiver<FleetStatus>,
     leaving: Arc<AtomicBool>,
@@ -88,8 +86,9 @@ impl Fleet {
         let id = <[u8; 8]>::try_generate();
         let id = id.map_err(|_| FleetError::settings("the system has no random numbers"))?;
         let id = format!("{:016x}", u64::from_be_bytes(id));
-        let link = Link::new(store.into(), name, id, constants.clone());
-        Self::join_by(link, constants.unit, limiter)
+        let unit = constants.unit;
+        let link = Link::new(store.into(), name, id, constants);
+        Self::join_by(link, unit, limiter)
     }
 
     pub(crate) fn join_by(
@@ -101,12 +100,10 @@ impl Fleet {
         let runtime = runtime.map_err(|_| FleetError::settings("join inside a tokio runtime"))?;
         let (sender, status) = watch::channel(FleetStatus::default());
         let leaving = Arc::new(AtomicBool::new(false));
-        let now = Instant::now();
-        limiter.set_share(Share::default(), now, None);
+        limiter.set_share(Share::default(), Instant::now(), None);
         let driver = Driver {
-            member: Member::new(now),
+            member: Member::new(unit),
             limiter: limiter.clone(),
-            unit,
             leaving: Arc::clone(&leaving),
             status: sender,
         };
@@ -159,35 +156,21 @@ impl Fleet {
     }
 }
 
-impl fmt::Debug for Fleet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fleet")
-            .field("status", &*self.status.borrow())
-            .finish_non_exhaustive()
-    }
-}
-
 /// Carries events to the member, and its actions to the limiter and the store.
 struct Driver {
     member: Member,
     limiter: Limiter,
-    unit: u32,
     leaving: Arc<AtomicBool>,
     status: watch::Sender<FleetStatus>,
 }
-
-/// Question in progress, which owns the connection.
-type Asking<A> = (
-    u64,
-    Pin<Box<dyn Future<Output = (A, Result<Reply, FleetError>)> + Send>>,
-);
 
 // === impl Driver ===
 
 impl Driver {
     async fn run<A: Ask>(mut self, link: A) {
         let mut link = Some(link);
-        let mut asking: Option<Asking<A>> = None;
+        // The question in progress owns the link.
+        let mut asking = None;
         loop {
             let now = Instant::now();
             let is_leaving = self.leaving.load(Ordering::Relaxed) || self.status.is_closed();
@@ -196,14 +179,13 @@ impl Driver {
                 break;
             }
             match self.member.on(Event::Seen(load), now) {
-                Action::Apply(share, until) => {
-                    let why = self.fault().map(StoreFault::as_str);
-                    self.limiter.set_share(share, until, why);
-                }
-                Action::CloseIdle(share, until) => self.close_idle(share, until, now),
+                Action::Apply(share, until) => self.apply(share, until, now),
                 Action::Ask(question) => {
-                    if let Some(link) = link.take() {
-                        let asked = link.ask(question);
+                    if let Some(mut link) = link.take() {
+                        let asked = async move {
+                            let answer = link.ask(question).await;
+                            (link, answer)
+                        };
                         asking = Some((question.number, Box::pin(asked)));
                     } else {
                         // The previous question still owns the connection.
@@ -211,7 +193,11 @@ impl Driver {
                     }
                 }
                 Action::Wait => {
-                    self.look(load, now);
+                    let share = self.member.share(now);
+                    self.status.send_modify(|status| {
+                        (status.share, status.held, status.waiting) =
+                            (share, load.held, load.waiting);
+                    });
                     let Some((number, asked)) = &mut asking else {
                         sleep(LOOK).await;
                         continue;
@@ -231,10 +217,10 @@ impl Driver {
             .set_share(Share::default(), Instant::now(), None);
         self.status
             .send_modify(|status| status.share = Share::default());
-        if let Some(link) = link {
-            let question: Question = self.member.leave(self.load(), Instant::now());
+        if let Some(mut link) = link {
+            let question = self.member.leave(self.load(), Instant::now());
             // If no answer comes, the share ends by itself.
-            let (_, _answer) = link.ask(question).await;
+            let _answer = link.ask(question).await;
         }
         self.status.send_modify(|status| status.has_left = true);
     }
@@ -247,17 +233,12 @@ impl Driver {
             }
             Ok(_) | Err(_) => Event::Failed(number),
         };
-        let fault = answer.as_ref().err().filter(|error| !error.is_late());
-        let kind = fault.map(FleetError::kind);
+        let action = self.member.on(event, now);
+        let share = self.member.share(now);
+        let fault = answer.as_ref().err();
         let before = self.fault();
-        let why = kind.map(StoreFault::as_str);
-        if let Action::Apply(share, until) = self.member.on(event, now) {
-            self.limiter.set_share(share, until, why);
-        } else if self.member.is_over(now) {
-            self.limiter.set_share(Share::default(), now, why);
-        }
         match fault {
-            Some(error) if kind != before => {
+            Some(error) if Some(error.kind()) != before => {
                 tracing::warn!(error = %error, "fleet share not renewed")
             }
             None if before.is_some() => tracing::info!("the fleet's store answers again"),
@@ -265,7 +246,6 @@ impl Driver {
         }
         #[cfg(feature = "metrics")]
         metrics::counter!("tds_fleet_questions_total", "answered" => if fault.is_none() { "yes" } else { "no" }).increment(1);
-        let share = self.member.share(now);
         self.status.send_modify(|status| {
             if let Ok(reply) = &answer {
                 *status = FleetStatus {
@@ -280,6 +260,12 @@ impl Driver {
             #[cfg(feature = "metrics")]
             status.record();
         });
+        if let Action::Apply(share, until) = action {
+            self.apply(share, until, now);
+        } else if self.member.is_over() {
+            // Calls that wait learn the fault.
+            self.apply(share, now, now);
+        }
     }
 
     /// Why the last question has failed, if it has.
@@ -287,26 +273,19 @@ impl Driver {
         self.status.borrow().fault.as_ref().map(FleetError::kind)
     }
 
-    /// Records the state of the member.
-    fn look(&mut self, load: LimiterState, now: Instant) {
-        let share = self.member.share(now);
-        self.status.send_modify(|status| {
-            (status.share, status.held, status.waiting) = (share, load.held, load.waiting);
-        });
-    }
-
-    /// Closes idle sockets beyond the share, while no request is in flight.
-    fn close_idle(&self, share: Share, until: Instant, now: Instant) {
-        // A share without permits keeps requests from beginning between the look and the close.
-        let closed = Share {
-            requests: 0,
-            ..share
-        };
-        self.limiter.set_share(closed, until, None);
-        if self.limiter.snapshot().in_flight == 0 {
-            self.limiter.set_share(Share::default(), now, None);
+    /// Applies a share. If more sockets are open and no request is in flight, closes them.
+    fn apply(&self, share: Share, until: Instant, now: Instant) {
+        let why = self.fault().map(StoreFault::as_str);
+        if self.limiter.load().held.connections > share.connections {
+            // A share without requests keeps calls from beginning between the look and the close.
+            let requests = 0;
+            self.limiter
+                .set_share(Share { requests, ..share }, until, why);
+            if self.limiter.snapshot().in_flight == 0 {
+                self.limiter.set_share(Share::default(), now, why);
+            }
         }
-        self.limiter.set_share(share, until, None);
+        self.limiter.set_share(share, until, why);
     }
 
     /// Reads the state of the limiter.
@@ -334,7 +313,6 @@ impl Driver {
                 .max(snapshot.paused_for)
                 .unwrap_or_default(),
             whole,
-            unit: self.unit,
             suspended: load.was_suspended,
         }
     }

@@ -11,21 +11,15 @@ use tower_tds_limits::Share;
 pub(crate) struct Member {
     /// Number of the last question. It only grows, and the store refuses older ones.
     number: u64,
-    /// When the last question was sent, while its answer may still come.
+    /// Whether its answer may still come.
+    is_asking: bool,
+    /// When it was sent.
     asked: Option<Instant>,
-    /// When the last question was sent.
-    last: Option<Instant>,
+    /// Smallest share of which each quota gets at least one request.
+    unit: u32,
     share: Share,
-    /// End of the share.
-    until: Instant,
-    /// End of the silence or pause after a refusal of any member.
-    silent_until: Instant,
-    /// Whether it was applied.
-    is_silenced: bool,
-    /// Whether the end of the share was applied.
-    is_over: bool,
-    /// Whether idle sockets beyond the share were to be closed at the last look.
-    closing: bool,
+    /// End of the share, until it was applied.
+    until: Option<Instant>,
     /// Time on the store's clock in the last answer, and when its question was sent.
     clock: Option<(Duration, Instant)>,
     /// Whether that clock was set forward, until an answer shows that the store has recorded this.
@@ -46,8 +40,6 @@ pub(crate) struct LimiterState {
     pub(crate) silence: Duration,
     /// All of the limits, as refusals of this member have lowered them.
     pub(crate) whole: Share,
-    /// Smallest share of which each quota gets at least one request.
-    pub(crate) unit: u32,
     /// Whether the machine has been suspended since the share was applied.
     pub(crate) suspended: bool,
 }
@@ -62,7 +54,6 @@ pub(crate) struct Question {
     pub(crate) share: Share,
     pub(crate) wanted: Share,
     pub(crate) whole: Share,
-    pub(crate) unit: u32,
     pub(crate) silence: Duration,
     pub(crate) leaves: bool,
     /// Whether the store's clock was set forward.
@@ -93,8 +84,6 @@ pub(crate) enum Event {
 pub(crate) enum Action {
     /// Apply this share until that time. If the time has passed, close all sockets as well.
     Apply(Share, Instant),
-    /// Close all sockets if no request is in flight, then apply this share.
-    CloseIdle(Share, Instant),
     Ask(Question),
     /// Look again after [`LOOK`].
     Wait,
@@ -103,58 +92,57 @@ pub(crate) enum Action {
 // === impl Member ===
 
 impl Member {
-    pub(crate) fn new(now: Instant) -> Self {
+    pub(crate) fn new(unit: u32) -> Self {
         Self {
             number: 0,
+            is_asking: false,
             asked: None,
-            last: None,
+            unit,
             share: Share::default(),
-            until: now,
-            silent_until: now,
-            is_silenced: false,
-            is_over: true,
-            closing: false,
+            until: None,
             clock: None,
             stepped: false,
             leaves_at: None,
         }
     }
 
-    /// Returns the member's current share.
+    /// Returns the member's current share, which is empty once it has ended.
     pub(crate) fn share(&self, now: Instant) -> Share {
-        if now < self.until {
-            self.share
-        } else {
-            Share::default()
-        }
+        let until = self.until.filter(|until| now < *until);
+        until.map_or(Share::default(), |_| self.share)
     }
 
-    /// Whether the share has ended.
-    pub(crate) fn is_over(&self, now: Instant) -> bool {
-        self.until <= now
+    /// Whether the share has ended, and its end was applied.
+    pub(crate) fn is_over(&self) -> bool {
+        self.until.is_none()
     }
 
     pub(crate) fn on(&mut self, event: Event, now: Instant) -> Action {
         match event {
             Event::Seen(load) => self.look(load, now),
             Event::Answered(number, answer) if self.is_awaited(number, now) => {
-                if let Some(asked) = self.asked.take() {
-                    if self.has_stepped(answer.clock, asked, now) {
-                        // On a clock that was set forward, other members look silent, and their
-                        // permits free.
-                        self.stepped = true;
-                        return Action::Wait;
-                    }
-                    self.stepped = false;
-                    self.share = answer.share;
-                    self.until = asked + ENDS;
-                    self.is_over = false;
-                    self.silent_until = now + answer.silence;
+                self.is_asking = false;
+                self.stepped = self.has_stepped(answer.clock, now);
+                if self.stepped {
+                    // On a clock that was set forward, other members look silent, and their permits
+                    // free.
+                    return Action::Wait;
                 }
-                self.apply(now)
+                self.share = answer.share;
+                let until = self.asked.unwrap_or(now) + ENDS;
+                self.until = Some(until);
+                // During a silence there are no requests. During a departure there are no sockets, so
+                // that no call is sent, but the requests stay until they are over.
+                let mut usable = answer.share;
+                if !answer.silence.is_zero() {
+                    usable.requests = 0;
+                } else if self.leaves_at.is_some() {
+                    usable.connections = 0;
+                }
+                Action::Apply(usable, until)
             }
-            Event::Failed(number) if self.is_awaited(number, now) => {
-                self.asked = None;
+            Event::Failed(number) if number == self.number => {
+                self.is_asking = false;
                 Action::Wait
             }
             Event::Answered(..) | Event::Failed(..) => Action::Wait,
@@ -170,69 +158,39 @@ impl Member {
 
     /// Returns the last question of a member that leaves, with what it still holds.
     pub(crate) fn leave(&mut self, load: LimiterState, now: Instant) -> Question {
-        self.until = now;
+        self.until = None;
         self.question(load, now, true)
     }
 
     /// Whether an answer to this question still counts, because it is the last question and not too
     /// old.
     fn is_awaited(&self, number: u64, now: Instant) -> bool {
-        number == self.number && self.asked.is_some_and(|asked| now < asked + GIVE_UP)
+        let is_recent = self.asked.is_some_and(|asked| now < asked + GIVE_UP);
+        number == self.number && self.is_asking && is_recent
     }
 
     /// Whether the store's clock went forward, between two answers, by more than the time from the
     /// first question to the second answer. No delay of a message can cause this.
-    fn has_stepped(&mut self, clock: Duration, asked: Instant, now: Instant) -> bool {
+    fn has_stepped(&mut self, clock: Duration, now: Instant) -> bool {
+        let asked = self.asked.unwrap_or(now);
         let before = self.clock.replace((clock, asked));
         before.is_some_and(|(before, at)| clock > before + (now - at) + STEP)
-    }
-
-    fn apply(&mut self, now: Instant) -> Action {
-        self.is_silenced = now < self.silent_until;
-        Action::Apply(self.usable(), self.until)
-    }
-
-    /// Returns the share to apply. During a silence it has no requests. During a departure it has
-    /// no sockets, so that no call is sent, but keeps its requests until they are over.
-    fn usable(&self) -> Share {
-        let mut share = self.share;
-        if self.is_silenced {
-            share.requests = 0;
-        } else if self.leaves_at.is_some() {
-            share.connections = 0;
-        }
-        share
     }
 
     fn look(&mut self, load: LimiterState, now: Instant) -> Action {
         if load.suspended {
             // The clock that measures the end of the share stood still.
-            (self.until, self.asked, self.is_over) = (now, None, false);
-            self.clock = None;
+            (self.until, self.is_asking, self.clock) = (Some(now), false, None);
         }
-        if !self.is_over && self.until <= now {
-            self.is_over = true;
-            self.share = Share::default();
-            return Action::Apply(self.share, now);
-        }
-        if !self.is_over && self.is_silenced && self.silent_until <= now {
-            return self.apply(now);
-        }
-        let closing = load.in_flight == 0 && load.held.connections > self.usable().connections;
-        if closing != self.closing && !self.is_over {
-            self.closing = closing;
-            if closing {
-                return Action::CloseIdle(self.usable(), self.until);
-            }
-        }
-        if self.asked.is_some_and(|asked| asked + GIVE_UP <= now) {
-            self.asked = None;
+        if self.until.is_some_and(|until| until <= now) {
+            self.until = None;
+            return Action::Apply(Share::default(), now);
         }
         let is_idle = load.in_flight == 0 && load.waiting == 0 && load.held.requests == 0;
         let is_idle = is_idle && load.silence.is_zero() && self.leaves_at.is_none();
         let cadence = if is_idle { USUAL } else { BUSY };
-        let is_due = self.last.is_none_or(|last| last + cadence <= now);
-        if self.asked.is_some() || !is_due {
+        let is_due = self.asked.is_none_or(|asked| asked + cadence <= now);
+        if self.is_awaited(self.number, now) || !is_due {
             return Action::Wait;
         }
         Action::Ask(self.question(load, now, false))
@@ -240,13 +198,12 @@ impl Member {
 
     fn question(&mut self, load: LimiterState, now: Instant, leaves: bool) -> Question {
         self.number += 1;
-        self.asked = Some(now);
-        self.last = Some(now);
+        (self.asked, self.is_asking) = (Some(now), true);
         let LimiterState { held, whole, .. } = load;
         let waiting = self.leaves_at.map_or(load.waiting, |_| 0);
         let is_active = load.in_flight > 0 || waiting > 0 || held.requests > 0;
         let more = |held: u32, waiting: u32, whole: u32| held.saturating_add(waiting).min(whole);
-        let unit = load.unit;
+        let unit = self.unit;
         let requests = more(held.requests, waiting.saturating_mul(unit), whole.requests);
         let places = more(held.places, waiting, whole.places);
         // A member asks in advance only for half of what it has, because all that it claims is withheld
@@ -267,7 +224,6 @@ impl Member {
             share: self.share(now),
             wanted,
             whole,
-            unit,
             silence: load.silence,
             leaves,
             stepped: self.stepped,

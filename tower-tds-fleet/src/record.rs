@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use redis::{AsyncCommands as _, RedisResult, cmd};
+use redis::{AsyncCommands, RedisResult, cmd};
 use tokio::time::timeout;
 use tower_tds_limits::Share;
 
@@ -91,21 +91,20 @@ impl Record {
 
 /// Reads the fleet's hash, and the store's clock in milliseconds.
 async fn read(store: &mut Store, name: &str) -> RedisResult<(BTreeMap<String, String>, u64)> {
-    let time = cmd("TIME");
-    let (fields, (seconds, micros)): (_, (u64, u64)) = match store.open().await? {
-        Open::One(mut connection) => (
-            connection.hgetall(key(name)).await?,
-            time.query_async(&mut connection).await?,
-        ),
-        Open::Cluster(mut connection) => (
-            connection.hgetall(key(name)).await?,
-            time.query_async(&mut connection).await?,
-        ),
-    };
-    Ok((
-        fields,
-        seconds.saturating_mul(1_000).saturating_add(micros / 1_000),
-    ))
+    match store.open().await? {
+        Open::One(connection) => read_by(connection, name).await,
+        Open::Cluster(connection) => read_by(connection, name).await,
+    }
+}
+
+async fn read_by(
+    mut store: impl AsyncCommands,
+    name: &str,
+) -> RedisResult<(BTreeMap<String, String>, u64)> {
+    let fields = store.hgetall(key(name)).await?;
+    let (seconds, micros): (u64, u64) = cmd("TIME").query_async(&mut store).await?;
+    let now = seconds.saturating_mul(1_000).saturating_add(micros / 1_000);
+    Ok((fields, now))
 }
 
 /// Longest time for which a server keeps the sockets of a silent member open, as the script has it.

@@ -70,13 +70,11 @@ pub(crate) struct Reply {
 }
 
 /// Sends questions to the store. Tests have a model of it.
-pub(crate) trait Ask: Send + Sized + 'static {
-    /// Sends a question, and returns the link with the reply. If there is no connection within
-    /// [`CONNECT`], or then no reply within [`GIVE_UP`], it fails.
-    fn ask(
-        self,
-        question: Question,
-    ) -> impl Future<Output = (Self, Result<Reply, FleetError>)> + Send;
+pub(crate) trait Ask: Send + 'static {
+    /// Sends a question, and returns the reply. If there is no connection within [`CONNECT`], or then
+    /// no reply within [`GIVE_UP`], it fails.
+    fn ask(&mut self, question: Question)
+    -> impl Future<Output = Result<Reply, FleetError>> + Send;
 }
 
 /// One member's connection to the store.
@@ -132,11 +130,7 @@ impl From<ClusterClient> for Store {
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The `Debug` of a client would show its password.
-        f.write_str(match self {
-            Self::Node(_) => "Node",
-            Self::Sentinel(_) => "Sentinel",
-            Self::Cluster(_) => "Cluster",
-        })
+        f.write_str("Store")
     }
 }
 
@@ -205,22 +199,7 @@ impl Link {
         }
     }
 
-    /// Connects, and loads the script.
-    async fn open(&mut self) -> RedisResult<()> {
-        let mut open = self.store.open().await?;
-        if let Open::One(connection) = &mut open {
-            let loaded: RedisResult<String> =
-                self.script.prepare_invoke().load_async(connection).await;
-            loaded?;
-        }
-        self.open = Some(open);
-        Ok(())
-    }
-
-    async fn answer(&mut self, question: Question) -> RedisResult<Reply> {
-        let Some(open) = &mut self.open else {
-            return Err(RedisError::from((redis::ErrorKind::Io, "not connected")));
-        };
+    async fn answer(&mut self, open: &mut Open, question: Question) -> RedisResult<Reply> {
         let mut asks = self.script.prepare_invoke();
         asks.key(&self.key).arg(&self.id).arg(question.number);
         asks.arg(numbers(&question, &self.constants))
@@ -238,26 +217,17 @@ impl Link {
 }
 
 impl Ask for Link {
-    async fn ask(mut self, question: Question) -> (Self, Result<Reply, FleetError>) {
-        if self.open.is_none() {
-            let opened = timeout(CONNECT, self.open()).await;
-            let opened =
-                opened.map_or_else(|_| Err(FleetError::unanswered()), |opened| Ok(opened?));
-            if let Err(error) = opened {
-                return (self, Err(error));
-            }
-        }
-        let asked = timeout(GIVE_UP, self.answer(question)).await;
-        let answer = match asked {
-            Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(error)) => Err(error.into()),
-            Err(_elapsed) => Err(FleetError::unanswered()),
+    async fn ask(&mut self, question: Question) -> Result<Reply, FleetError> {
+        let late = |_| FleetError::unanswered();
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => timeout(CONNECT, self.store.open()).await.map_err(late)??,
         };
+        let asked = timeout(GIVE_UP, self.answer(&mut open, question)).await;
+        let reply = asked.map_err(late)??;
         // A connection that gave no answer may lead to a server that is gone, or to the wrong one.
-        if answer.is_err() {
-            self.open = None;
-        }
-        (self, answer)
+        self.open = Some(open);
+        Ok(reply)
     }
 }
 
@@ -289,7 +259,7 @@ pub(crate) fn numbers(question: &Question, constants: &Constants) -> String {
     let three = |share: Share| [share.requests, share.places, share.connections].map(u64::from);
     let shares = [question.claim, question.wanted, question.whole];
     let rest = [
-        question.unit.into(),
+        constants.unit.into(),
         constants.hold,
         constants.memory,
         millis(question.silence),

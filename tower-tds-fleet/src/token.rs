@@ -3,7 +3,6 @@
 use std::{
     error::Error,
     fmt,
-    future::Future,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -12,10 +11,8 @@ use std::{
 };
 
 use chacha20poly1305::aead::Generate as _;
-use redis::{
-    AsyncConnectionConfig, Client, RedisError, RedisResult, Script, aio::MultiplexedConnection, cmd,
-};
-use tokio::time::{Instant, sleep};
+use redis::{AsyncConnectionConfig, Client, RedisResult, Script, aio::MultiplexedConnection, cmd};
+use tokio::time::sleep;
 use tower_oidc_cc::{StoredToken, TokenStore};
 
 use self::seal::Seal;
@@ -48,10 +45,9 @@ mod seal;
 /// # Times
 ///
 /// The store deletes a token at its expiry, by its own clock; members also check the sealed expiry,
-/// by theirs. Each operation takes at most 900 ms to connect and 900 ms for each reply. Connections
-/// are reused for a second after their last reply, long enough for one token request. The next
-/// token request, hours later, opens a new one, because a firewall or a restart may have cut the
-/// old one meanwhile.
+/// by theirs. Each operation takes at most 900 ms to connect and 900 ms for each reply. No
+/// connection is kept between operations, because they are hours apart, and a firewall or a restart
+/// may cut it meanwhile.
 ///
 /// # Errors
 ///
@@ -96,20 +92,13 @@ mod seal;
 pub struct RedisTokens {
     fleet: String,
     seal: Option<Seal>,
-    connection: Connection,
+    client: Client,
     /// Mark of the last turn that was requested, granted or not. The script compares it with the
     /// stored one.
     mark: Mutex<Mark>,
     /// Whether the warning about a value that did not open was logged.
     warned: AtomicBool,
     put: Script,
-}
-
-/// Connection to the store.
-struct Connection {
-    client: Client,
-    /// Open connection, with the time of its last reply. No `.await` happens under this lock.
-    kept: Mutex<Option<(MultiplexedConnection, Instant)>>,
 }
 
 /// Random bytes that mark the turn of one member for one token request.
@@ -130,10 +119,7 @@ impl RedisTokens {
         Self {
             fleet: fleet.into(),
             seal: Seal::new(client_secret.trim()),
-            connection: Connection {
-                client,
-                kept: Mutex::default(),
-            },
+            client,
             mark: Mutex::default(),
             warned: AtomicBool::new(false),
             put: Script::new(PUT),
@@ -153,20 +139,38 @@ impl RedisTokens {
         (token, turn)
     }
 
+    /// Opens a connection.
+    ///
+    /// Rejected: redis's `ConnectionManager`, which keeps its connection for ever. It fails the
+    /// first operation after a restart of the store, and every operation for minutes after a
+    /// firewall has cut the connection, so that each member would request a token of its own.
+    async fn open(&self) -> RedisResult<MultiplexedConnection> {
+        tls::provide(&self.client)?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(BOUND))
+            .set_response_timeout(Some(BOUND));
+        let opened = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config);
+        opened.await
+    }
+
     fn mark(&self) -> MutexGuard<'_, Mark> {
         self.mark.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads and opens the entry of this name.
-    async fn read(&self, seal: &Seal, key: &str, token: &str) -> RedisResult<Option<StoredToken>> {
+    async fn read(
+        &self,
+        store: &mut MultiplexedConnection,
+        seal: &Seal,
+        (key, token): (&str, &str),
+    ) -> RedisResult<Option<StoredToken>> {
         // Reads a range instead of the whole, because a writer to the store must not choose how
         // much is read.
         let mut get = cmd("GETRANGE");
         get.arg(token).arg(0).arg(LARGEST);
-        let found = self
-            .connection
-            .with(|mut to| async move { get.query_async(&mut to).await });
-        let found: Vec<u8> = found.await?;
+        let found: Vec<u8> = get.query_async(store).await?;
         if found.is_empty() {
             return Ok(None);
         }
@@ -181,7 +185,11 @@ impl RedisTokens {
     }
 
     /// Takes the turn of this name, and returns whether it was free.
-    async fn take(&self, turn: &str) -> Result<bool, Box<dyn Error + Send + Sync>> {
+    async fn take(
+        &self,
+        store: &mut MultiplexedConnection,
+        turn: &str,
+    ) -> Result<bool, Box<dyn Error + Send + Sync>> {
         let mark = Mark::try_generate()?;
         // Set before the command is sent: if the reply is lost, this member may still have the
         // turn.
@@ -189,16 +197,14 @@ impl RedisTokens {
         let mut set = cmd("SET");
         set.arg(turn).arg(mark.as_slice()).arg("NX");
         set.arg("PX").arg(millis(TURN)?);
-        let taken = self
-            .connection
-            .with(|mut to| async move { set.query_async(&mut to).await });
-        let taken: Option<String> = taken.await?;
+        let taken: Option<String> = set.query_async(store).await?;
         Ok(taken.is_some())
     }
 
     /// Stores an entry if there is one, and ends the turn if it is this member's.
     async fn put(
         &self,
+        store: &mut MultiplexedConnection,
         (token, turn): (&str, &str),
         entry: Option<(Vec<u8>, u64)>,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -207,10 +213,7 @@ impl RedisTokens {
         if let Some((sealed, until)) = entry {
             put.arg(sealed).arg(until);
         }
-        let done = self
-            .connection
-            .with(|mut to| async move { put.invoke_async(&mut to).await });
-        Ok(done.await?)
+        Ok(put.invoke_async(store).await?)
     }
 }
 
@@ -222,17 +225,18 @@ impl TokenStore for RedisTokens {
     ) -> Result<Option<StoredToken>, Box<dyn Error + Send + Sync>> {
         let seal = self.seal()?;
         let (token, turn) = self.names(seal, key);
+        let store = &mut self.open().await?;
         let mut has_turn = false;
         loop {
-            let found = self.read(seal, key, &token).await?;
+            let found = self.read(store, seal, (key, &token)).await?;
             let is_enough = found.as_ref().is_some_and(is_enough);
             if is_enough && has_turn {
-                self.put((&token, &turn), None).await?;
+                self.put(store, (&token, &turn), None).await?;
             }
             if is_enough || has_turn {
                 return Ok(found);
             }
-            has_turn = self.take(&turn).await?;
+            has_turn = self.take(store, &turn).await?;
             if !has_turn {
                 sleep(LOOK_EVERY).await;
             }
@@ -248,7 +252,8 @@ impl TokenStore for RedisTokens {
         let (token, turn) = self.names(seal, key);
         let until = millis(entry.expires_at().duration_since(UNIX_EPOCH)?)?;
         let entry = (until > 0).then_some((seal.close(key, entry.as_bytes())?, until));
-        self.put((&token, &turn), entry).await
+        self.put(&mut self.open().await?, (&token, &turn), entry)
+            .await
     }
 }
 
@@ -257,46 +262,6 @@ impl fmt::Debug for RedisTokens {
         f.debug_struct("RedisTokens")
             .field("fleet", &self.fleet)
             .finish_non_exhaustive()
-    }
-}
-
-// === impl Connection ===
-
-impl Connection {
-    /// Runs an operation on a recent connection, or on a new one, and keeps the connection if it
-    /// replies.
-    ///
-    /// Rejected: redis's `ConnectionManager`, which keeps its connection for ever. It fails the
-    /// first operation after a restart of the store, and every operation for minutes after a
-    /// firewall has cut the connection, so that each member would request a token of its own.
-    async fn with<T, F>(&self, work: impl FnOnce(MultiplexedConnection) -> F) -> RedisResult<T>
-    where
-        F: Future<Output = RedisResult<T>>,
-    {
-        let kept = self.kept().take();
-        let fresh = kept.filter(|(_, answered)| answered.elapsed() < KEPT);
-        let connection = match fresh {
-            Some((connection, _)) => connection,
-            None => self.open().await?,
-        };
-        let done = work(connection.clone()).await?;
-        *self.kept() = Some((connection, Instant::now()));
-        Ok(done)
-    }
-
-    async fn open(&self) -> Result<MultiplexedConnection, RedisError> {
-        tls::provide(&self.client)?;
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(BOUND))
-            .set_response_timeout(Some(BOUND));
-        let opened = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config);
-        opened.await
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Option<(MultiplexedConnection, Instant)>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -317,8 +282,5 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Longest time of a connect, and of a reply. Both fit into the two seconds that tower-oidc-cc
 /// allows a save, so that a store that hangs gives this crate's own error.
 const BOUND: Duration = Duration::from_millis(900);
-/// How long a connection is reused. A second serves a member that waits for another's token, which
-/// polls four times a second; token requests are hours apart.
-const KEPT: Duration = Duration::from_secs(1);
 /// Index of the last byte that is read. 128 KiB hold a token of 64 KiB and its envelope.
 const LARGEST: usize = 128 * 1024 - 1;

@@ -189,51 +189,23 @@ async fn an_automatic_burst_is_rarely_refused_in_a_fleet() {
     }
 }
 
-#[test]
-fn suspended_member_drops_its_share_and_its_question() {
-    let now = Instant::now();
-    let share = Share {
-        requests: 10,
-        places: 2,
-        connections: 3,
-    };
-    let answer = Answer {
-        share,
-        silence: Duration::ZERO,
-        clock: Duration::ZERO,
-    };
-    let load = LimiterState {
-        whole: share,
-        unit: 1,
-        waiting: 1,
-        ..LimiterState::default()
-    };
-    let suspended = LimiterState {
-        suspended: true,
-        ..load
-    };
-    let mut member = Member::new(now);
-    let Action::Ask(first) = member.on(Event::Seen(load), now) else {
-        panic!("it asks");
-    };
-    member.on(Event::Answered(first.number, answer), now);
-    assert_eq!(member.share(now), share);
-    let later = now + ms(300);
-    let Action::Ask(second) = member.on(Event::Seen(load), later) else {
-        panic!("it asks again");
-    };
-    // Runs with a share, and without one.
-    for _ in 0..2 {
-        let over = member.on(Event::Seen(suspended), later);
-        assert_eq!(over, Action::Apply(Share::default(), later));
-        assert_eq!(member.share(later), Share::default());
-        member.on(Event::Answered(second.number, answer), later);
-        assert_eq!(
-            member.share(later),
-            Share::default(),
-            "its answer is too old"
-        );
-    }
+/// The sockets of a pool stay open while it is idle, unless another member wants them.
+#[tokio::test(start_paused = true)]
+async fn idle_sockets_go_to_the_member_that_calls() {
+    let world = World::new(5, Limits::default(), Network::Quick);
+    world.slow(ms(1_400));
+    (0..2).for_each(|_| world.join());
+    sleep(ms(20_000)).await;
+    let members = world.members();
+    members[0].call(60);
+    sleep(ms(30_000)).await;
+    let had = members[0].sockets();
+    members[0].call(0);
+    members[1].call(60);
+    sleep(ms(15_000)).await;
+    let [idle, busy] = [0, 1].map(|at| members[at].sockets());
+    assert!(had > 30 && busy > 30, "{had}, then {idle} and {busy}");
+    world.audit();
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,6 @@
 //! A cluster that fails over and moves the fleet's slot, and a master that Sentinels name.
 
 use std::{
-    net::TcpListener,
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -16,11 +15,15 @@ use tds_sim::Rule;
 use tokio::time::sleep;
 
 use tower_tds::Limits;
-use tower_tds_fleet::Fleet;
+use tower_tds_fleet::{Fleet, StoreFault};
 use tower_tds_limits::Limiter;
 
 use crate::shares::{
-    ANYWHERE, RedisServer, faults::through, on_a_port, operators::make_member, remember,
+    ANYWHERE, RedisServer,
+    faults::through,
+    free_port, on_a_port,
+    operators::{fits, kind, make_member},
+    remember, run,
 };
 
 struct Node {
@@ -34,10 +37,8 @@ struct Node {
 impl Node {
     fn start() -> Option<Self> {
         let (mut port, mut bus) = (0, 0);
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap();
         let server = RedisServer::start_with(|folder| {
-            let both = [free(), free()].map(|socket| socket.local_addr().unwrap().port());
-            [port, bus] = both;
+            (port, bus) = (free_port(), free_port());
             let file = folder.join("nodes.conf").display().to_string();
             [
                 ("--port", port.to_string()),
@@ -47,9 +48,6 @@ impl Node {
                 ("--cluster-config-file", file),
                 ("--cluster-node-timeout", "2000".to_owned()),
             ]
-            .into_iter()
-            .flat_map(|(name, value)| [name.to_owned(), value])
-            .collect()
         });
         Some(Self {
             server: server?,
@@ -119,17 +117,8 @@ async fn cluster_failover_and_slot_move_cause_no_refusal() {
             let () = b.run(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &c.id()]);
             let () = c.run(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &b.id()]);
             let port = b.port.to_string();
-            let migrate = [
-                "MIGRATE",
-                "127.0.0.1",
-                &port,
-                "",
-                "0",
-                "5000",
-                "KEYS",
-                "{test}:shares",
-            ];
-            let _moved: String = c.run(&migrate);
+            let migrate = format!("MIGRATE 127.0.0.1 {port} {{test}}:shares 0 5000");
+            let _moved: String = c.run(&migrate.split(' ').collect::<Vec<_>>());
             for node in [&b, &c] {
                 let () = node.run(&["CLUSTER", "SETSLOT", &slot, "NODE", &b.id()]);
             }
@@ -150,8 +139,7 @@ async fn node_without_the_slot_is_reported_as_wrong_node() {
     b.until(&["CLUSTER", "INFO"], "cluster_slots_assigned:16384")
         .await;
     let client = Client::open(format!("redis://127.0.0.1:{}", b.port)).unwrap();
-    let kind = crate::shares::operators::kind(client).await;
-    assert_eq!(kind, tower_tds_fleet::StoreFault::WrongNode);
+    assert_eq!(kind(client).await, StoreFault::WrongNode);
 }
 
 /// The rights that OPERATORS.md names for a cluster, and no others.
@@ -165,12 +153,7 @@ async fn documented_rights_are_sufficient_in_a_cluster() {
     remember(&node.server);
     make_member(&mut node.server.connection(), &["+cluster|slots"]);
     let url = format!("redis://member:password@127.0.0.1:{}", node.port);
-    let client = ClusterClient::new(vec![url]).unwrap();
-    let limiter = Limiter::new(Limits::default());
-    let fleet = Fleet::join(client, "test", ANYWHERE, &limiter).unwrap();
-    fleet.ready().await.unwrap();
-    fleet.leave().await;
-    assert_eq!(fleet.status().fault, None);
+    fits(ClusterClient::new(vec![url]).unwrap()).await;
 }
 
 /// A process that ends with the test.
@@ -179,9 +162,7 @@ struct Sentinel(Child);
 impl Sentinel {
     /// Watches a master under the name `fleet`, with more lines of settings. Returns its port.
     fn start(master: &RedisServer, address: &str, more: &str) -> (Self, u16) {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = free.local_addr().unwrap().port();
-        drop(free);
+        let at = free_port();
         let folder = master.socket().parent().unwrap().to_owned();
         let settings = folder.join("sentinel.conf");
         let watched = address.replace(':', " ");
@@ -210,9 +191,7 @@ async fn sentinel_failover_moves_members_to_the_new_master() {
     };
     remember(&master);
     let (host, port) = address.split_once(':').unwrap();
-    let mut follow = cmd("REPLICAOF");
-    follow.arg(host).arg(port);
-    follow.exec(&mut replica.connection()).unwrap();
+    run(&replica, "REPLICAOF", &[host, port]);
     let (_sentinel, at) = Sentinel::start(&master, &address, "");
     let url = format!("redis://127.0.0.1:{at}");
     let admin = Client::open(url.as_str()).unwrap();
@@ -227,12 +206,10 @@ async fn sentinel_failover_moves_members_to_the_new_master() {
     while !knows("slaves=1") {
         sleep(Duration::from_millis(200)).await;
     }
-    let client = || {
-        let urls = vec![url.as_str()];
-        SentinelClient::build(urls, "fleet", None, SentinelServerType::Master).unwrap()
-    };
+    let master = SentinelServerType::Master;
+    let client = SentinelClient::build(vec![url.as_str()], "fleet", None, master).unwrap();
     let limiter = Limiter::new(Limits::default());
-    let fleet = Fleet::join(client(), "test", ANYWHERE, &limiter).unwrap();
+    let fleet = Fleet::join(client, "test", ANYWHERE, &limiter).unwrap();
     fleet.ready().await.unwrap();
     let mut admin = admin.get_connection().unwrap();
     let failover = cmd("SENTINEL").arg(&["FAILOVER", "fleet"]).clone();
@@ -264,14 +241,7 @@ async fn documented_rights_are_sufficient_under_sentinel() {
         .set_username("member")
         .set_password("password");
     let node = SentinelNodeConnectionInfo::default().set_redis_connection_info(user);
-    let client = || {
-        let urls = vec![format!("redis://reader:password@127.0.0.1:{at}")];
-        let master = SentinelServerType::Master;
-        SentinelClient::build(urls, "fleet", Some(node.clone()), master).unwrap()
-    };
-    let limiter = Limiter::new(Limits::default());
-    let fleet = Fleet::join(client(), "test", ANYWHERE, &limiter).unwrap();
-    fleet.ready().await.unwrap();
-    fleet.leave().await;
-    assert_eq!(fleet.status().fault, None);
+    let urls = vec![format!("redis://reader:password@127.0.0.1:{at}")];
+    let master = SentinelServerType::Master;
+    fits(SentinelClient::build(urls, "fleet", Some(node), master).unwrap()).await;
 }

@@ -11,7 +11,7 @@ use tokio::{
 use tower_tds::Limits;
 use tower_tds_fleet::Store;
 
-use crate::shares::{HANGS, Member, RedisServer, assert_clean, on_a_port, remember, service};
+use crate::shares::{HANGS, Member, RedisServer, assert_clean, on_a_port, remember, run, service};
 
 /// Four busy members through a fault. Prints the longest time without a request, and the time from
 /// the fault until the rate is back at three quarters.
@@ -70,115 +70,67 @@ fn report(name: &str, server: &Server, before: usize, after: usize) {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_and_restarted_store_causes_no_refusal() {
+/// The same with one server.
+async fn through_one(
+    name: &str,
+    rule: Rule,
+    lasts: u64,
+    fault: impl AsyncFnOnce(&mut RedisServer),
+) {
     let Some(mut store) = RedisServer::start() else {
         return;
     };
     remember(&store);
-    through(
-        "kill -9 and restart",
-        store.client(),
-        Rule::SlidingCounter,
-        25,
-        async || {
-            store.kill();
-            sleep(Duration::from_secs(1)).await;
-            store.restart();
-        },
-    )
+    let client = store.client();
+    through(name, client, rule, lasts, async || fault(&mut store).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_and_restarted_store_causes_no_refusal() {
+    let rule = Rule::SlidingCounter;
+    through_one("kill -9 and restart", rule, 25, async |store| {
+        store.kill();
+        sleep(Duration::from_secs(1)).await;
+        store.restart();
+    })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn store_hang_of_nine_seconds_causes_no_refusal() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
-    through(
-        "SIGSTOP for 9 s",
-        store.client(),
-        Rule::SlidingLogAll,
-        12,
-        async || {
-            store.hang();
-            sleep(Duration::from_secs(9)).await;
-            store.go_on();
-        },
-    )
+    through_one("SIGSTOP for 9 s", Rule::SlidingLogAll, 12, async |store| {
+        store.hang();
+        sleep(Duration::from_secs(9)).await;
+        store.go_on();
+    })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flushed_store_causes_no_refusal() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
-    through(
-        "FLUSHALL",
-        store.client(),
-        Rule::SlidingCounter,
-        12,
-        async || {
-            cmd("FLUSHALL").exec(&mut store.connection()).unwrap();
-        },
-    )
-    .await;
+    let flush = async |store: &mut RedisServer| run(store, "FLUSHALL", &[]);
+    through_one("FLUSHALL", Rule::SlidingCounter, 12, flush).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flushed_scripts_cause_no_refusal() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
-    through(
-        "SCRIPT FLUSH",
-        store.client(),
-        Rule::SlidingCounter,
-        5,
-        async || {
-            cmd("SCRIPT")
-                .arg("FLUSH")
-                .exec(&mut store.connection())
-                .unwrap();
-        },
-    )
-    .await;
+    let flush = async |store: &mut RedisServer| run(store, "SCRIPT", &["FLUSH"]);
+    through_one("SCRIPT FLUSH", Rule::SlidingCounter, 5, flush).await;
 }
 
 /// Moves the times of the hash back, as if the server's clock were set forward.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forward_step_of_the_store_clock_causes_no_refusal() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
-    through(
-        "clock 1.5 s forward",
-        store.client(),
-        Rule::SlidingCounter,
-        8,
-        async || {
-            let shift = "local h = redis.call('HGETALL', 'KEY')
-            for i = 1, #h, 2 do
-              if h[i]:match('^member:') then
-                local n = cjson.decode('[' .. h[i + 1] .. ']')
-                n[13], n[16] = n[13] - 1500, n[16] - 1500
-                redis.call('HSET', 'KEY', h[i], table.concat(n, ','))
-              end
-            end";
-            let shift = shift.replace("KEY", "{test}:shares");
-            cmd("EVAL")
-                .arg(shift)
-                .arg(0)
-                .exec(&mut store.connection())
-                .unwrap();
-        },
-    )
-    .await;
+    let shift = "local h = redis.call('HGETALL', '{test}:shares')
+        for i = 1, #h, 2 do
+          if h[i]:match('^member:') then
+            local n = cjson.decode('[' .. h[i + 1] .. ']')
+            n[13], n[16] = n[13] - 1500, n[16] - 1500
+            redis.call('HSET', '{test}:shares', h[i], table.concat(n, ','))
+          end
+        end";
+    let shift = async |store: &mut RedisServer| run(store, "EVAL", &[shift, "0"]);
+    through_one("clock 1.5 s forward", Rule::SlidingCounter, 8, shift).await;
 }
 
 /// Exchanges the addresses of the two servers.
@@ -203,30 +155,16 @@ async fn promoted_stale_replica_and_returning_master_cause_no_refusal() {
     let replica = RedisServer::start().unwrap();
     remember(&master);
     let (host, port) = address.split_once(':').unwrap();
-    let follow = |of: &[&str]| {
-        cmd("REPLICAOF")
-            .arg(of)
-            .exec(&mut replica.connection())
-            .unwrap()
-    };
-    follow(&[host, port]);
-    through(
-        "replica promoted, and led back",
-        master.client(),
-        Rule::SlidingCounter,
-        20,
-        async || {
-            // The replica lags: the writes of the last three seconds are lost.
-            cmd("CONFIG")
-                .arg(&["SET", "repl-timeout", "600"])
-                .exec(&mut replica.connection())
-                .unwrap();
-            follow(&["NO", "ONE"]);
-            sleep(Duration::from_secs(3)).await;
-            change_places(&master, &replica);
-            sleep(Duration::from_secs(20)).await;
-            change_places(&master, &replica);
-        },
-    )
+    run(&replica, "REPLICAOF", &[host, port]);
+    let (name, rule) = ("replica promoted, and led back", Rule::SlidingCounter);
+    through(name, master.client(), rule, 20, async || {
+        // The replica lags: the writes of the last three seconds are lost.
+        run(&replica, "CONFIG", &["SET", "repl-timeout", "600"]);
+        run(&replica, "REPLICAOF", &["NO", "ONE"]);
+        sleep(Duration::from_secs(3)).await;
+        change_places(&master, &replica);
+        sleep(Duration::from_secs(20)).await;
+        change_places(&master, &replica);
+    })
     .await;
 }

@@ -20,10 +20,10 @@ mod redis_server;
 mod tls;
 mod token;
 
-use std::{net::TcpListener, time::Duration};
+use std::time::Duration;
 
 use redis::cmd;
-use redis_server::RedisServer;
+use redis_server::{RedisServer, free_port};
 use tds_sim::{Config, Delay, Rule, Server};
 use tokio::{
     task::JoinSet,
@@ -97,13 +97,21 @@ pub(crate) fn remember(store: &RedisServer) {
     set.exec(&mut connection).unwrap();
 }
 
+/// Runs a command of an administrator.
+pub(crate) fn run(store: &RedisServer, command: &str, arguments: &[&str]) {
+    let mut command = cmd(command);
+    command
+        .arg(arguments)
+        .exec(&mut store.connection())
+        .unwrap();
+}
+
 /// A store on a port of 127.0.0.1, with its address.
 pub(crate) fn on_a_port() -> Option<(RedisServer, String)> {
     let mut port = 0;
     let store = RedisServer::start_with(|_| {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        port = free.local_addr().unwrap().port();
-        vec!["--port".to_owned(), port.to_string()]
+        port = free_port();
+        [("--port", port.to_string())]
     });
     Some((store?, format!("127.0.0.1:{port}")))
 }

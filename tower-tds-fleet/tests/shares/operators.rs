@@ -10,7 +10,7 @@ use tower_tds_fleet::{Fleet, Store, StoreFault};
 use tower_tds_limits::Limiter;
 
 use crate::shares::{
-    ANYWHERE, HANGS, Member, RedisServer, assert_clean, on_a_port, reaches, remember, service,
+    ANYWHERE, HANGS, Member, RedisServer, assert_clean, on_a_port, reaches, remember, run, service,
 };
 
 pub(crate) async fn kind(store: impl Into<Store>) -> StoreFault {
@@ -22,51 +22,42 @@ pub(crate) async fn kind(store: impl Into<Store>) -> StoreFault {
     error.kind()
 }
 
+/// Joins and leaves a fleet in this store, without a fault.
+pub(crate) async fn fits(store: impl Into<Store>) {
+    let limiter = Limiter::new(Limits::default());
+    let fleet = Fleet::join(store, "test", ANYWHERE, &limiter).unwrap();
+    fleet.ready().await.unwrap();
+    fleet.leave().await;
+    assert_eq!(fleet.status().fault, None);
+}
+
 /// Reproducer for F1 and F5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ready_names_the_fault() {
     let (Some((store, address)), Some(plain)) = (on_a_port(), RedisServer::start()) else {
         return;
     };
-    let admin = || store.connection();
     let open = |url: String| Client::open(url).unwrap();
     // There is no server on the port, which the kernel gives to nobody, or the host is unknown.
-    let unreachable = tokio::join!(
+    let (one, two, three) = tokio::join!(
         kind(open("redis://127.0.0.1:1".to_owned())),
         kind(open("redis://no-such-host.invalid:6379".to_owned())),
         // The server has no TLS.
         kind(open(format!("rediss://{address}"))),
     );
-    assert_eq!(
-        unreachable,
-        (
-            StoreFault::Unreachable,
-            StoreFault::Unreachable,
-            StoreFault::Unreachable
-        )
-    );
+    assert_eq!([one, two, three], [StoreFault::Unreachable; 3]);
     // One user has a wrong password, and one lacks a right.
     let user = ["SETUSER", "member", "on", ">right", "~*", "+@all", "-hset"];
-    cmd("ACL").arg(&user).exec(&mut admin()).unwrap();
+    run(&store, "ACL", &user);
     let with = |password: &str| open(format!("redis://member:{password}@{address}"));
     assert_eq!(kind(with("wrong")).await, StoreFault::Credentials);
     assert_eq!(kind(with("right")).await, StoreFault::MissingRight);
     // One server has reached its memory limit, and one is a replica.
-    cmd("CONFIG")
-        .arg(&["SET", "maxmemory", "1"])
-        .exec(&mut admin())
-        .unwrap();
+    run(&store, "CONFIG", &["SET", "maxmemory", "1"]);
     assert_eq!(kind(store.client()).await, StoreFault::OutOfMemory);
-    cmd("CONFIG")
-        .arg(&["SET", "maxmemory", "0"])
-        .exec(&mut admin())
-        .unwrap();
+    run(&store, "CONFIG", &["SET", "maxmemory", "0"]);
     let (host, port) = address.split_once(':').unwrap();
-    cmd("REPLICAOF")
-        .arg(host)
-        .arg(port)
-        .exec(&mut plain.connection())
-        .unwrap();
+    run(&plain, "REPLICAOF", &[host, port]);
     assert_eq!(kind(plain.client()).await, StoreFault::ReadOnly);
 }
 

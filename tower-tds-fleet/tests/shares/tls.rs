@@ -1,64 +1,100 @@
 //! TLS to the store, with a certificate on both sides.
 
-use std::net::TcpListener;
-
 use redis::{Client, ClientTlsConfig, TlsCertificates};
-use tower_tds::Limits;
-use tower_tds_fleet::{Fleet, StoreFault};
-use tower_tds_limits::Limiter;
+use tower_tds_fleet::StoreFault;
 
-use crate::shares::{ANYWHERE, RedisServer, operators::kind, remember};
+use crate::shares::{
+    RedisServer, free_port,
+    operators::{fits, kind},
+    remember,
+    token::world::{World, everything, token},
+};
+
+/// A store with a certificate for `localhost`.
+struct Store {
+    server: RedisServer,
+    port: u16,
+    certificate: String,
+    key: String,
+}
+
+// === impl Store ===
+
+impl Store {
+    /// Starts a store that requires a certificate of its clients, or not.
+    fn start(of_clients: &str) -> Option<Self> {
+        let name = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = name.self_signed(&key).unwrap().pem();
+        let key = key.serialize_pem();
+        let mut port = 0;
+        let server = RedisServer::start_with(|folder| {
+            let file = |name: &str, text: &str| {
+                let path = folder.join(name);
+                std::fs::write(&path, text).unwrap();
+                path.display().to_string()
+            };
+            port = free_port();
+            [
+                ("--tls-port", port.to_string()),
+                ("--bind", "127.0.0.1".to_owned()),
+                ("--tls-cert-file", file("certificate", &certificate)),
+                ("--tls-key-file", file("key", &key)),
+                ("--tls-ca-cert-file", file("authority", &certificate)),
+                ("--tls-auth-clients", of_clients.to_owned()),
+            ]
+        })?;
+        Some(Self {
+            server,
+            port,
+            certificate,
+            key,
+        })
+    }
+
+    fn client(&self, host: &str, trusts: bool, has_key: bool) -> Client {
+        let client_tls = has_key.then(|| ClientTlsConfig {
+            client_cert: self.certificate.clone().into_bytes(),
+            client_key: self.key.clone().into_bytes(),
+        });
+        let certificates = TlsCertificates {
+            client_tls,
+            root_cert: trusts.then(|| self.certificate.clone().into_bytes()),
+        };
+        let url = format!("rediss://{host}:{}/", self.port);
+        Client::build_with_tls(url, certificates).unwrap()
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_can_require_a_client_certificate() {
-    let name = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
-    let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = name.self_signed(&key).unwrap().pem();
-    let key = key.serialize_pem();
-    let mut port = 0;
-    let store = RedisServer::start_with(|folder| {
-        let file = |name: &str, text: &str| {
-            let path = folder.join(name);
-            std::fs::write(&path, text).unwrap();
-            path.display().to_string()
-        };
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        port = free.local_addr().unwrap().port();
-        [
-            ("--tls-port", port.to_string()),
-            ("--bind", "127.0.0.1".to_owned()),
-            ("--tls-cert-file", file("certificate", &certificate)),
-            ("--tls-key-file", file("key", &key)),
-            ("--tls-ca-cert-file", file("authority", &certificate)),
-            ("--tls-auth-clients", "yes".to_owned()),
-        ]
-        .into_iter()
-        .flat_map(|(name, value)| [name.to_owned(), value])
-        .collect()
-    });
-    let Some(store) = store else {
+    let Some(store) = Store::start("yes") else {
         return;
     };
-    remember(&store);
-    let client = |root: Option<&str>, with_key: bool| {
-        let client_tls = with_key.then(|| ClientTlsConfig {
-            client_cert: certificate.clone().into_bytes(),
-            client_key: key.clone().into_bytes(),
-        });
-        let root_cert = root.map(|root| root.as_bytes().to_vec());
-        let certificates = TlsCertificates {
-            client_tls,
-            root_cert,
-        };
-        Client::build_with_tls(format!("rediss://localhost:{port}/"), certificates).unwrap()
-    };
-    let limiter = Limiter::new(Limits::default());
-    let fleet = Fleet::join(client(Some(&certificate), true), "test", ANYWHERE, &limiter).unwrap();
-    fleet.ready().await.unwrap();
+    remember(&store.server);
+    fits(store.client("localhost", true, true)).await;
     // A server that is not trusted, and one that does not trust this side.
-    assert_eq!(kind(client(None, true)).await, StoreFault::Tls);
-    assert_eq!(
-        kind(client(Some(&certificate), false)).await,
-        StoreFault::Tls
-    );
+    for (trusts, has_key) in [(false, true), (true, false)] {
+        let client = store.client("localhost", trusts, has_key);
+        assert_eq!(kind(client).await, StoreFault::Tls, "{trusts} {has_key}");
+    }
+}
+
+#[tokio::test]
+async fn member_shares_its_token_over_tls_only_with_a_trusted_certificate() {
+    let Some(store) = Store::start("no") else {
+        return;
+    };
+    let world = World::new();
+    // A member that does not trust the server stores nothing there, and requests its own token.
+    for (host, trusts, posts) in [
+        ("localhost", true, 1),
+        ("localhost", true, 1),
+        ("127.0.0.1", true, 2),
+        ("localhost", false, 3),
+    ] {
+        token(&world.member(store.client(host, trusts, false))).await;
+        assert_eq!(world.posts(), posts, "{host} {trusts}");
+        assert_eq!(everything(&store.server).len(), 1);
+    }
 }

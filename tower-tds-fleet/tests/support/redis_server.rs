@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, BufRead as _, BufReader, Write as _},
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
@@ -26,14 +27,16 @@ pub(crate) struct RedisServer {
 impl RedisServer {
     /// Prints SKIPPED and returns `None` if the program is not installed.
     pub(crate) fn start() -> Option<Self> {
-        Self::start_with(|_| Vec::new())
+        Self::start_with(|_| [])
     }
 
-    /// Starts a server with more arguments, which may name files in its folder.
+    /// Starts a server with more settings, which may name files in its folder.
     ///
-    /// The arguments are created for each of five attempts, because a port that was free may be
+    /// The settings are created for each of five attempts, because a port that was free may be
     /// taken.
-    pub(crate) fn start_with(mut arguments: impl FnMut(&Path) -> Vec<String>) -> Option<Self> {
+    pub(crate) fn start_with<const N: usize>(
+        mut settings: impl FnMut(&Path) -> [(&'static str, String); N],
+    ) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         // Short, since the path of a socket may have 108 bytes.
@@ -42,7 +45,9 @@ impl RedisServer {
         fs::create_dir_all(&folder).expect("redis-server");
         let mut attempts = 0;
         loop {
-            let arguments = arguments(&folder);
+            let settings = settings(&folder).into_iter();
+            let pair = |(name, value): (&str, _)| [name.to_owned(), value];
+            let arguments: Vec<_> = settings.flat_map(pair).collect();
             match run(&folder, &arguments) {
                 Ok((process, log)) => {
                     return Some(Self {
@@ -117,6 +122,12 @@ impl Drop for RedisServer {
         drop(self.process.wait());
         drop(fs::remove_dir_all(&self.folder));
     }
+}
+
+/// A port that was free.
+pub(crate) fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    free.local_addr().expect("a port").port()
 }
 
 /// Runs the server until it is ready.

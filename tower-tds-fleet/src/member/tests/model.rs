@@ -6,8 +6,8 @@
 //! back, and its clock is set forward.
 
 use std::{
-    collections::{HashSet, VecDeque},
-    hash::{DefaultHasher, Hash, Hasher},
+    collections::HashSet,
+    hash::{Hash, Hasher},
     rc::Rc,
     time::Duration,
 };
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tower_tds_limits::Share;
 
 use crate::{
-    member::{Action, Answer, Event, GIVE_UP, LimiterState, Member},
+    member::{Action, Answer, Event, LimiterState, Member},
     store::tests::twin::{Asked, Division, Record},
 };
 
@@ -27,8 +27,8 @@ struct State {
     members: [Process; 3],
     /// Run of the master, and its hash: now, and at the beginning of this second.
     run: u64,
-    hash: Division,
-    earlier: Division,
+    hash: Rc<Division>,
+    earlier: Rc<Division>,
     /// What killed members have in use, and until when.
     ghosts: Vec<(u32, u64)>,
     /// Names that were given to members and servers.
@@ -38,12 +38,6 @@ struct State {
     stepped: Option<u64>,
     /// Faults that may still happen.
     faults: u8,
-    past: Option<Rc<Past>>,
-}
-
-struct Past {
-    event: String,
-    before: Option<Rc<Self>>,
 }
 
 #[derive(Clone)]
@@ -63,16 +57,13 @@ struct Process {
     run: Option<(u64, u64)>,
 }
 
-/// A fault of the store, and what it changes.
-type StoreFault = (&'static str, fn(&mut State));
+/// States that may follow, each with what happens before it, and to which member.
+#[derive(Default)]
+struct Next(Vec<(&'static str, usize, State)>);
 
-/// What becomes of a reply.
-#[derive(Debug, Clone, Copy)]
-enum Reply {
-    Comes,
-    IsLate,
-    IsLost,
-}
+/// A key of 128 bits, in which no two of a million states agree by chance.
+#[derive(Default)]
+struct Digest(u128);
 
 /// Requests to share, and how long each counts: as long as the store withholds those of silent members.
 const TOTAL: u32 = 2;
@@ -85,23 +76,66 @@ fn requests(requests: u32) -> Share {
     }
 }
 
+// === impl Next ===
+
+impl Next {
+    fn add(&mut self, what: &'static str, at: usize, now: &State, change: impl FnOnce(&mut State)) {
+        let mut next = now.clone();
+        change(&mut next);
+        self.0.push((what, at, next));
+    }
+
+    /// Adds what follows a fault, if one may still happen.
+    fn fault(
+        &mut self,
+        what: &'static str,
+        at: usize,
+        now: &State,
+        change: impl FnOnce(&mut State),
+    ) {
+        if now.faults > 0 {
+            self.add(what, at, now, |next| {
+                next.faults -= 1;
+                change(next);
+            });
+        }
+    }
+}
+
+// === impl Digest ===
+
+impl Hasher for Digest {
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(16) {
+            let mut word = [0; 16];
+            word[..part.len()].copy_from_slice(part);
+            let mixed = self.0 ^ u128::from_le_bytes(word);
+            // The prime of FNV-1a; the shift lets high bits change low ones.
+            let mixed = mixed.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
+            self.0 = mixed ^ mixed >> 61;
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        unreachable!("the whole digest is read")
+    }
+}
+
 // === impl State ===
 
 impl State {
-    fn new(begin: Instant, faults: u8) -> Self {
-        let process = |id| Process::new(id, begin);
+    fn new(faults: u8) -> Self {
         Self {
             now: 0,
-            members: [0, 1, 2].map(process),
+            members: [0, 1, 2].map(Process::new),
             run: 0,
-            hash: Division::new(0),
-            earlier: Division::new(0),
+            hash: Rc::new(Division::new(0)),
+            earlier: Rc::new(Division::new(0)),
             ghosts: Vec::new(),
             names: 3,
             ahead: 0,
             stepped: None,
             faults,
-            past: None,
         }
     }
 
@@ -114,24 +148,6 @@ impl State {
         (BEGIN + self.ahead + self.now) * 1_000
     }
 
-    fn then(&self, event: impl Into<String>) -> Self {
-        let mut next = self.clone();
-        let (event, before) = (event.into(), self.past.clone());
-        next.past = Some(Rc::new(Past { event, before }));
-        next
-    }
-
-    fn text(&self) -> String {
-        let mut events = Vec::new();
-        let mut past = self.past.as_ref();
-        while let Some(it) = past {
-            events.push(it.event.clone());
-            past = it.before.as_ref();
-        }
-        events.reverse();
-        events.join("; ")
-    }
-
     /// What may be counted at this time, at most.
     fn sum(&self, now: Instant) -> u32 {
         let of = |it: &Process| it.member.share(now).requests.max(it.in_use(self.now));
@@ -140,176 +156,148 @@ impl State {
         members + ghosts.map(|(amount, _)| amount).sum::<u32>()
     }
 
-    /// The store answers one question, with this much for its member.
-    fn answer(&mut self, at: usize, asked: &Asked, target: u32, reply: Reply, now: Instant) {
-        let (clock, run) = (self.clock(), self.run);
-        // No member gets its first answer in the seconds of a step of the clock.
-        let is_step = self.stepped.is_some_and(|at| self.now < at + 3);
-        if is_step && self.members[at].member.clock.is_none() {
-            return;
-        }
-        let Ok(books) = self.hash.books(asked, run, clock) else {
-            return;
-        };
-        let free = u64::from(TOTAL).saturating_sub(books.taken[0]);
-        let plan = ([target.into(), 0, 0], [free, 0, 0]);
-        let share = self.hash.settle(asked, &books, plan, run, clock);
-        let answer = Answer {
-            share: requests(u32::try_from(share[0]).unwrap()),
-            silence: Duration::ZERO,
-            clock: Duration::from_millis(clock),
-        };
-        let process = &mut self.members[at];
-        if !matches!(reply, Reply::IsLost) {
-            process.reply = Some((asked.number, answer, run, self.now));
-        }
-        if matches!(reply, Reply::Comes) {
-            process.read(self.now, now);
-        }
-    }
-
     /// Each state that one event leads to. In each second, each member that runs asks once, in any order; one that
     /// does not is one whose question is lost.
-    fn next(&self, begin: Instant) -> Vec<Self> {
+    fn next(&self, begin: Instant) -> Next {
         let now = self.instant(begin);
-        let mut all = Vec::new();
+        let mut all = Next::default();
         let mut have_asked = true;
+        self.faults(&mut all);
         for (at, process) in self.members.iter().enumerate() {
-            self.faults_of(at, now, &mut all);
             if let Some((asked, _)) = process.question {
                 self.answers(at, &asked, now, &mut all);
             }
             if process.is_stopped {
-                let mut goes_on = self.then(format!("{at} goes on"));
-                goes_on.members[at].is_stopped = false;
-                all.push(goes_on);
+                all.add("goes on", at, self, |next| {
+                    next.members[at].is_stopped = false
+                });
                 continue;
             }
             if process.is_cut {
-                let mut back = self.then(format!("{at} is back"));
-                back.members[at].is_cut = false;
-                all.push(back);
+                all.add("is back", at, self, |next| next.members[at].is_cut = false);
             }
             if process.reply.is_some() {
-                let mut read = self.then(format!("{at} reads"));
-                read.members[at].read(self.now, now);
-                all.push(read);
+                all.add("reads", at, self, |next| {
+                    next.members[at].read(self.now, now)
+                });
             }
             // All its calls may have ended.
             let is_idle = [false, true].into_iter();
             for is_idle in is_idle.filter(|is_idle| !is_idle || process.in_use(self.now) > 0) {
-                let mut asking = self.then(format!("{at} asks, idle: {is_idle}"));
+                let mut asking = self.clone();
                 if is_idle {
                     asking.members[at].used = (0, 0);
                 }
-                if let Some(asked) = asking.members[at].ask(self.now, now) {
-                    have_asked = false;
-                    if process.is_cut {
-                        all.push(asking);
-                        continue;
-                    }
-                    asking.answers(at, &asked, now, &mut all);
-                    if let Some(lost) = asking.fault("lost") {
-                        if process.question.is_none() {
-                            let mut late = lost.then("late");
-                            late.members[at].question = Some((asked, self.now));
-                            all.push(late);
-                        }
-                        all.push(lost);
-                    }
+                let Some(asked) = asking.members[at].ask(self.now, now) else {
+                    continue;
+                };
+                have_asked = false;
+                if process.is_cut {
+                    all.add("asks in vain", at, &asking, |_| {});
+                    continue;
+                }
+                asking.answers(at, &asked, now, &mut all);
+                all.fault("loses a question", at, &asking, |_| {});
+                if process.question.is_none() {
+                    all.fault("asks late", at, &asking, |next| {
+                        next.members[at].question = Some((asked, self.now));
+                    });
                 }
             }
         }
         if have_asked {
-            let mut later = self.then("a second");
-            later.now += 1;
-            later.earlier = later.hash.clone();
-            let second = later.instant(begin);
-            later
-                .members
-                .iter_mut()
-                .for_each(|it| it.wait(later.now, second));
-            later.ghosts.retain(|(_, until)| later.now < *until);
-            all.push(later);
+            all.add("a second passes", 0, self, |later| {
+                later.now += 1;
+                later.earlier = Rc::clone(&later.hash);
+                let (now, second) = (later.now, later.instant(begin));
+                later.members.iter_mut().for_each(|it| it.wait(now, second));
+                later.ghosts.retain(|(_, until)| now < *until);
+            });
         }
         all
     }
 
-    fn fault(&self, what: impl Into<String>) -> Option<Self> {
-        let mut next = self.then(what);
-        next.faults = self.faults.checked_sub(1)?;
-        Some(next)
-    }
-
-    /// Adds the states after a fault of this process, or of the store.
-    fn faults_of(&self, at: usize, now: Instant, all: &mut Vec<Self>) {
-        if let Some(mut killed) = self.fault(format!("{at} is killed")) {
-            killed.ghosts.push(killed.members[at].used);
-            killed
-                .ghosts
-                .retain(|(amount, until)| *amount > 0 && killed.now < *until);
-            killed.members[at] = Process::new(self.names, now);
-            killed.names += 1;
-            all.push(killed);
-        }
-        let stopped = self.fault(format!("{at} is stopped"));
-        if let Some(mut stopped) = stopped.filter(|_| !self.members[at].is_stopped) {
-            stopped.members[at].is_stopped = true;
-            all.push(stopped);
-        }
-        let cut = self.fault(format!("{at} is cut off"));
-        if let Some(mut cut) = cut.filter(|_| !self.members[at].is_cut) {
-            cut.members[at].is_cut = true;
-            all.push(cut);
-        }
-        // Faults of the store are listed with the first process.
-        if at == 0 && self.faults > 0 {
-            let changes: [StoreFault; 4] = [
-                ("the store is emptied", |next| {
-                    next.lose(Division::default())
-                }),
-                ("it fails over", |next| next.lose(next.hash.clone())),
-                ("it fails over to old data", |next| {
-                    next.lose(next.earlier.clone())
-                }),
-                ("its clock goes forward", |next| {
-                    next.ahead += 20;
-                    next.stepped = Some(next.now);
-                }),
-            ];
-            for (what, change) in changes {
-                let mut next = self.fault(what).expect("there is one left");
-                change(&mut next);
-                // A step of the clock cannot be seen while the members that know the old one are silent.
-                if next.stepped == self.stepped || self.members.iter().all(Process::notices) {
-                    all.push(next);
-                }
+    /// Adds the states after a fault of a process, or of the store.
+    fn faults(&self, all: &mut Next) {
+        for (at, process) in self.members.iter().enumerate() {
+            all.fault("is killed", at, self, |next| {
+                let ghost = next.members[at].used;
+                next.ghosts.push(ghost);
+                next.ghosts
+                    .retain(|(amount, until)| *amount > 0 && self.now < *until);
+                next.members[at] = Process::new(next.names);
+                next.names += 1;
+            });
+            if !process.is_stopped {
+                all.fault("is stopped", at, self, |next| {
+                    next.members[at].is_stopped = true
+                });
+            }
+            if !process.is_cut {
+                all.fault("is cut off", at, self, |next| {
+                    next.members[at].is_cut = true
+                });
             }
         }
+        for (what, hash) in [
+            ("the store is emptied", &Rc::default()),
+            ("the store fails over", &self.hash),
+            ("the store fails over to old data", &self.earlier),
+        ] {
+            all.fault(what, 0, self, |next| {
+                (next.run, next.hash) = (next.names, Rc::clone(hash));
+                next.names += 1;
+            });
+        }
+        // A step of the clock cannot be seen while the members that know the old one are silent.
+        if self.members.iter().all(Process::notices) {
+            all.fault("the clock goes forward", 0, self, |next| {
+                next.ahead += 20;
+                next.stepped = Some(next.now);
+            });
+        }
     }
 
-    /// Another server is the master, with this hash.
-    fn lose(&mut self, hash: Division) {
-        (self.run, self.hash) = (self.names, hash);
-        self.names += 1;
-    }
-
-    /// Adds the states after each answer of the store to this question.
-    fn answers(&self, at: usize, asked: &Asked, now: Instant, all: &mut Vec<Self>) {
+    /// Adds the states after each answer of the store to this question: it grants what may be granted, or less, and
+    /// the answer comes, is late or is lost.
+    fn answers(&self, at: usize, asked: &Asked, now: Instant, all: &mut Next) {
+        let (clock, run) = (self.clock(), self.run);
+        let mut asking = self.clone();
+        let question = asking.members[at].question.take();
+        asking.members[at].question = question.filter(|(late, _)| late.number != asked.number);
+        // No member gets its first answer in the seconds of a step of the clock.
+        let is_step = self.stepped.is_some_and(|at| self.now < at + 3);
+        let is_first = self.members[at].member.clock.is_none();
+        let books = self.hash.books(asked, run, clock);
+        let Some(books) = books.ok().filter(|_| !(is_step && is_first)) else {
+            all.add("is refused", at, &asking, |_| {});
+            return;
+        };
+        let free = u64::from(TOTAL).saturating_sub(books.taken[0]);
+        let mut last = None;
         for target in 0..=TOTAL {
-            for reply in [Reply::Comes, Reply::IsLate, Reply::IsLost] {
-                let what = format!("gets {target} of {}, {reply:?}", asked.number);
-                let next = match reply {
-                    Reply::Comes => Some(self.then(what)),
-                    Reply::IsLate | Reply::IsLost => self.fault(what),
-                };
-                let Some(mut next) = next else { continue };
-                let question = next.members[at].question.take();
-                next.members[at].question =
-                    question.filter(|(late, _)| late.number != asked.number);
-                next.answer(at, asked, target, reply, now);
-                all.push(next);
+            let mut hash = Division::clone(&self.hash);
+            let plan = ([target.into(), 0, 0], [free, 0, 0]);
+            let share = hash.settle(asked, &books, Record::default(), plan, run, clock)[0];
+            // No larger target changes anything.
+            if last.replace(share) == Some(share) {
+                break;
             }
+            asking.hash = Rc::new(hash);
+            let answer = Answer {
+                share: requests(u32::try_from(share).unwrap()),
+                silence: Duration::ZERO,
+                clock: Duration::from_millis(clock),
+            };
+            let reply = Some((asked.number, answer, run, self.now));
+            all.add(GETS[share as usize], at, &asking, |next| {
+                next.members[at].reply = reply;
+                next.members[at].read(self.now, now);
+            });
+            all.fault("gets a late answer", at, &asking, |next| {
+                next.members[at].reply = reply
+            });
+            all.fault("loses an answer", at, &asking, |_| {});
         }
     }
 
@@ -328,7 +316,7 @@ impl State {
     /// All that matters for what may happen: times count from now, and names do not count.
     fn key(&self, begin: Instant) -> u128 {
         let now = self.instant(begin);
-        let mut members: Vec<_> = self.members.iter().map(|it| it.key(self, now)).collect();
+        let mut members = [0, 1, 2].map(|at: usize| self.members[at].key(self, now));
         members.sort_unstable();
         let is_live = |id: &u64| self.members.iter().any(|it| it.id == *id);
         let hashes = self.hashes().map(|hash| {
@@ -339,30 +327,23 @@ impl State {
             let anew = (hash.anew + 8_000).saturating_sub(self.clock());
             (dead, self.run == hash.run, grows, anew)
         });
-        let mut ghosts: Vec<_> = self
-            .ghosts
-            .iter()
-            .map(|(n, until)| (*n, until.saturating_sub(self.now)))
-            .collect();
+        let left = |(amount, until): &(u32, u64)| (*amount, until.saturating_sub(self.now));
+        let mut ghosts: Vec<_> = self.ghosts.iter().map(left).collect();
         ghosts.sort_unstable();
         let step = self.stepped.map(|at| (self.now - at).min(3));
-        let key = (members, hashes, ghosts, self.faults, step);
-        let half = |salt: u8| {
-            let mut hasher = DefaultHasher::new();
-            (salt, &key).hash(&mut hasher);
-            u128::from(hasher.finish())
-        };
-        half(0) << 64 | half(1)
+        let mut digest = Digest::default();
+        (members, hashes, ghosts, self.faults, step).hash(&mut digest);
+        digest.0
     }
 }
 
 // === impl Process ===
 
 impl Process {
-    fn new(id: u64, now: Instant) -> Self {
+    fn new(id: u64) -> Self {
         Self {
             id,
-            member: Member::new(now),
+            member: Member::new(1),
             used: (0, 0),
             is_stopped: false,
             is_cut: false,
@@ -393,7 +374,8 @@ impl Process {
     fn send(&mut self, now: u64, at: Instant) {
         let share = self.member.share(at).requests;
         if !self.is_stopped && share > 0 {
-            let until = self.member.until.min(at + Duration::from_secs(1));
+            let second = at + Duration::from_secs(1);
+            let until = self.member.until.map_or(second, |until| until.min(second));
             let rest = (until - at).as_secs();
             self.used = (self.in_use(now).max(share), now + rest + COUNTS);
         }
@@ -405,7 +387,6 @@ impl Process {
             in_flight: 1,
             waiting: 1,
             whole: requests(TOTAL),
-            unit: 1,
             ..LimiterState::default()
         }
     }
@@ -414,7 +395,7 @@ impl Process {
         loop {
             match self.member.on(Event::Seen(self.load(now)), at) {
                 Action::Wait => return None,
-                Action::Apply(..) | Action::CloseIdle(..) => {}
+                Action::Apply(..) => {}
                 Action::Ask(question) => {
                     let three = |share: Share| [share.requests.into(), 0, 0];
                     let last = self.run.filter(|(_, at)| now < at + 5);
@@ -454,10 +435,7 @@ impl Process {
             question.map(|(asked, _)| asked.number),
             self.reply.map(|(number, ..)| number),
         ];
-        let mut order = numbers.to_vec();
-        order.sort_unstable();
-        order.dedup();
-        let numbers = numbers.map(|number| order.iter().position(|it| *it == number));
+        let numbers = numbers.map(|number| numbers.iter().filter(|it| **it < number).count());
         let clock = state.clock();
         let entries = entries.map(|it| it.map(|it| state.entry(it)));
         let run = |run: u64| (run == state.run, run == state.hash.run);
@@ -469,7 +447,8 @@ impl Process {
                 ago(at),
             )
         });
-        let asked = it.asked.filter(|at| now < *at + GIVE_UP).map(ago);
+        let is_asking = it.is_awaited(it.number, now);
+        let known = if is_asking { 2_000 } else { 1_000 };
         (
             (
                 numbers,
@@ -481,11 +460,11 @@ impl Process {
             self.used.1.saturating_sub(state.now),
             (
                 it.share(now).requests,
-                it.until.saturating_duration_since(now),
+                it.until.map(|until| until.saturating_duration_since(now)),
             ),
             (
-                asked,
-                it.last.map(|at| ago(at).min(1_000)),
+                is_asking,
+                it.asked.map(|at| ago(at).min(known)),
                 before,
                 it.stepped,
             ),
@@ -509,20 +488,32 @@ impl Process {
 /// A time on the store's clock, long after its hash began.
 const BEGIN: u64 = 1_000;
 
+const GETS: [&str; 3] = ["gets nothing", "gets one", "gets both"];
+
 /// Searches all states with so many faults, within so many seconds. Returns how many there are.
 fn search(faults: u8, seconds: u64) -> usize {
     let begin = Instant::now();
-    let first = State::new(begin, faults);
+    let first = State::new(faults);
     let mut known = HashSet::from([first.key(begin)]);
-    let mut queue = VecDeque::from([first]);
+    // What led to each state, and from which one.
+    let mut reached = vec![("it begins", 0, 0)];
+    let mut states = vec![(0, first)];
     let mut most = 0;
-    while let Some(state) = queue.pop_front() {
-        for next in state.next(begin) {
-            let sum = next.sum(next.instant(begin));
-            assert!(sum <= TOTAL, "{sum} of {TOTAL}: {}", next.text());
-            most = most.max(sum);
-            if next.now <= seconds && known.insert(next.key(begin)) {
-                queue.push_back(next);
+    while !states.is_empty() {
+        for (from, state) in std::mem::take(&mut states) {
+            for (what, at, next) in state.next(begin).0 {
+                let sum = next.sum(next.instant(begin));
+                if sum > TOTAL {
+                    let past = |of: &(&str, usize, usize)| Some(reached[of.2]).filter(|_| of.2 > 0);
+                    let past = std::iter::successors(Some((what, at, from)), past);
+                    let past: Vec<_> = past.map(|(what, at, _)| (at, what)).collect();
+                    panic!("{sum} of {TOTAL}, the last event first: {past:?}");
+                }
+                most = most.max(sum);
+                if next.now <= seconds && known.insert(next.key(begin)) {
+                    states.push((reached.len(), next));
+                    reached.push((what, at, from));
+                }
             }
         }
     }

@@ -223,26 +223,10 @@ impl World {
         self.shared.most_open.fetch_max(open, SeqCst);
         let places = if self.is_by_window() { u32::MAX } else { 11 };
         if sum.requests > 50 || sum.places > places || sum.connections > 60 {
-            let at = self.shared.began.elapsed();
-            let all: Vec<_> = members
-                .iter()
-                .map(|member| {
-                    let status = member.fleet.as_ref().unwrap().status();
-                    let age = status.answered.map(|at| at.elapsed());
-                    let stopped = member.state.stopped.load(SeqCst);
-                    (
-                        status.share,
-                        member.limiter.load().held,
-                        member.state.open.load(SeqCst),
-                        age,
-                        stopped,
-                    )
-                })
-                .filter(|all| (all.0, all.1, all.2) != Default::default())
-                .collect();
-            let store = self.shared.division.lock().unwrap();
-            let now = self.store_now();
-            let text = format!("{sum:?} at {at:?}: {all:#?}\n{now}: {store:#?}");
+            let of = |it: &Process| (it.status().share, it.limiter.load().held, it.sockets());
+            let all: Vec<_> = members.iter().map(of).collect();
+            let (at, store) = (self.store_now(), self.shared.division.lock().unwrap());
+            let text = format!("{sum:?} at {at}: {all:?}, {store:#?}");
             self.shared.broken.lock().unwrap().get_or_insert(text);
         }
     }
@@ -255,11 +239,9 @@ impl World {
         assert!(open <= 60, "{open} sockets");
         let mut counted = self.shared.counted.lock().unwrap().clone();
         counted.sort_unstable();
-        let second = largest_second(&counted);
-        assert!(second <= 50, "{second} in a second");
+        assert_eq!(self.over_the_log(), 0, "by a log");
         if !self.is_by_window() {
-            let level = largest_level(&counted);
-            assert!(level <= 10.0 + 1e-6, "a level of {level}");
+            assert_eq!(self.over_the_bucket(), 0, "by a bucket");
             let weighted = largest_weighted_second(&counted);
             assert!(weighted <= 50.0 + 1e-6, "{weighted} by a sliding counter");
         }
@@ -485,7 +467,7 @@ impl Process {
 // === impl Wire ===
 
 impl Ask for Wire {
-    async fn ask(self, question: Question) -> (Self, Result<Reply, FleetError>) {
+    async fn ask(&mut self, question: Question) -> Result<Reply, FleetError> {
         let (sender, receiver) = oneshot::channel();
         let (world, id, constants) = (self.world.clone(), self.id, self.constants.clone());
         let state = Arc::clone(&self.state);
@@ -511,7 +493,7 @@ impl Ask for Wire {
                 drop(sender.send(answer));
             }
         });
-        let answer = match timeout(GIVE_UP, receiver).await {
+        match timeout(GIVE_UP, receiver).await {
             Ok(Ok(Ok(values))) => Ok(reply(&values).unwrap()),
             Ok(Ok(Err(_))) => Err(FleetError::settings("refused")),
             // A lost message is never answered, as on a real wire.
@@ -520,8 +502,7 @@ impl Ask for Wire {
                 Err(FleetError::unanswered())
             }
             Err(_elapsed) => Err(FleetError::unanswered()),
-        };
-        (self, answer)
+        }
     }
 }
 
@@ -673,27 +654,6 @@ const KEEP_ALIVE: Duration = Duration::from_secs(74);
 
 /// When the store forgets a member: the end of its share, and the memory of the default limits.
 const SILENT: Duration = Duration::from_millis(5_000 + 12_004);
-
-/// The most in any second, its end excluded.
-fn largest_second(counted: &[Duration]) -> usize {
-    let second = Duration::from_secs(1);
-    let until = |from: usize| counted.partition_point(|at| *at < counted[from] + second);
-    (0..counted.len())
-        .map(|from| until(from) - from)
-        .max()
-        .unwrap_or(0)
-}
-
-/// The largest level of a bucket that drains fifty a second, before each request.
-fn largest_level(counted: &[Duration]) -> f64 {
-    let (mut level, mut last, mut largest) = (0.0_f64, Duration::ZERO, 0.0_f64);
-    for at in counted {
-        level = (level - (*at - last).as_secs_f64() * 50.0).max(0.0);
-        largest = largest.max(level);
-        (level, last) = (level + 1.0, *at);
-    }
-    largest
-}
 
 /// The largest sum of a sliding counter, at forty phases of its windows.
 fn largest_weighted_second(counted: &[Duration]) -> f64 {

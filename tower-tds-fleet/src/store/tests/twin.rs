@@ -154,36 +154,9 @@ impl Division {
     /// Answers one question at `now`, on the server of this run, in the script's numbers.
     pub(crate) fn ask(&mut self, asked: &Asked, run: u64, now: u64) -> Result<Vec<u64>, Refused> {
         let books = self.books(asked, run, now)?;
-        let (mut me, total, target, free) = self.divide(asked, &books, now);
-        let share = self.settle(asked, &books, (target, free), run, now);
+        let (me, total, target, free) = self.divide(asked, &books, now);
+        let share = self.settle(asked, &books, me, (target, free), run, now);
         self.quotas = asked.quotas;
-        let state = match me.wanted[0] > 0 && !asked.leaves {
-            _ if share[0] >= me.unit && share[1] > 0 && share[2] > 0 => HOLDS,
-            true => WAITS,
-            false => IDLE,
-        };
-        if state != me.state {
-            (me.state, me.since) = (state, now);
-        }
-        if let Some(mine) = self.members.get_mut(&asked.id) {
-            let Record {
-                number,
-                record,
-                seen,
-                memory,
-                hold,
-                ..
-            } = *mine;
-            *mine = Record {
-                number,
-                record,
-                seen,
-                memory,
-                hold,
-                unit: asked.unit,
-                ..me
-            };
-        }
         let silent = if asked.silence > 0 {
             now + asked.silence
         } else {
@@ -267,6 +240,7 @@ impl Division {
         &mut self,
         asked: &Asked,
         books: &Books,
+        mut me: Record,
         (target, free): (Three, Three),
         run: u64,
         now: u64,
@@ -279,13 +253,22 @@ impl Division {
         if before.is_some_and(|before| now < before.seen + ENDS) {
             self.members.retain(|id, _| !books.over.contains(id));
         }
-        let me = Record {
+        let state = match me.wanted[0] > 0 && !asked.leaves {
+            _ if share[0] >= me.unit && share[1] > 0 && share[2] > 0 => HOLDS,
+            true => WAITS,
+            false => IDLE,
+        };
+        if state != me.state {
+            (me.state, me.since) = (state, now);
+        }
+        me = Record {
             number: asked.number,
             record,
             seen: if asked.leaves { now - ENDS } else { now },
             memory: asked.memory,
             hold: asked.hold,
-            ..Record::default()
+            unit: asked.unit,
+            ..me
         };
         if asked.leaves && record == [0; 3] {
             self.members.remove(&asked.id);

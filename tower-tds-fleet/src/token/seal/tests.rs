@@ -1,19 +1,11 @@
 //! Sealed entries that open, and others that do not.
 
-use super::{NONCE, Seal};
+use super::Seal;
 
 const SECRET: &str = "canary-secret";
 
 fn seal() -> Seal {
     Seal::new(SECRET).unwrap()
-}
-
-#[test]
-fn a_sealed_value_opens_with_its_secret_and_its_key() {
-    let value = seal().close("key", b"token").unwrap();
-    assert_eq!(seal().open("key", &value).unwrap().as_slice(), b"token");
-    assert!(seal().open("other key", &value).is_none());
-    assert!(Seal::new("other").unwrap().open("key", &value).is_none());
 }
 
 #[test]
@@ -28,23 +20,12 @@ fn modified_sealed_value_does_not_open() {
         assert!(seal().open("key", &value[..at]).is_none(), "{at}");
     }
     let longer = [value.as_slice(), &[0]].concat();
+    assert_ne!(
+        value,
+        seal().close("key", b"token").unwrap(),
+        "its nonce is new"
+    );
     assert!(seal().open("key", &longer).is_none());
-}
-
-#[test]
-fn nonces_are_unique_and_names_differ_by_key_and_secret() {
-    let nonce = || seal().close("key", b"token").unwrap()[1..=NONCE].to_vec();
-    assert_ne!(nonce(), nonce());
-    let other = Seal::new("other").unwrap();
-    let names = [seal().name("key"), seal().name("key2"), other.name("key")];
-    assert!(names.iter().all(|name| name.len() == 32));
-    assert!(names[0] != names[1] && names[0] != names[2]);
-    assert_eq!(names[0], seal().name("key"));
-}
-
-#[test]
-fn empty_secret_creates_no_seal() {
-    assert!(Seal::new("").is_none());
 }
 
 /// A value that every release must open: it changes with the version alone. It was computed
