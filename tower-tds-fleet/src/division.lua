@@ -4,7 +4,7 @@
 -- ARGV[1]  the member's id; ARGV[2] the number of its question; ARGV[4] its quotas, as text;
 --          ARGV[5] the run that answered its last question, while its share lasts; ARGV[6] its host and process;
 --          ARGV[7] the origin of its service, which earlier versions do not name
--- ARGV[3]  numbers: claim, wanted, total (requests, places, sockets each), unit, hold,
+-- ARGV[3]  numbers: held, wanted, total (requests, places, sockets each), unit, hold,
 --          memory, silence, leaves, share (requests, places, sockets), stepped
 --
 -- The hash is decimal text: run (of the server), began (since when it has data), quotas, service, silent, anew
@@ -26,6 +26,7 @@ local asked = numbers(ARGV[3])
 local me = {id = ARGV[1], number = tonumber(ARGV[2]), claim = three(asked, 1), wanted = three(asked, 4),
   total = three(asked, 7), unit = asked[10], hold = asked[11], seen = now, memory = asked[12], state = IDLE, since = now}
 local silence, leaves, have, stepped = asked[13], asked[14] == 1, three(asked, 15), asked[18] == 1
+for k = 1, 3 do me.claim[k] = math.max(me.claim[k], have[k]) end
 
 -- What the store remembers.
 local hash, others, before, forgotten = {}, {}, nil, {}

@@ -78,16 +78,17 @@ impl FleetError {
         self.kind
     }
 
-    pub(crate) fn settings(detail: &str) -> Self {
-        let (kind, detail) = (StoreFault::Settings, detail.to_owned());
+    fn new(kind: StoreFault, detail: &str) -> Self {
+        let detail = detail.to_owned();
         Self { kind, detail }
     }
 
+    pub(crate) fn settings(detail: &str) -> Self {
+        Self::new(StoreFault::Settings, detail)
+    }
+
     pub(crate) fn unanswered() -> Self {
-        Self {
-            kind: StoreFault::Unreachable,
-            detail: "no answer in time".to_owned(),
-        }
+        Self::new(StoreFault::Unreachable, "no answer in time")
     }
 }
 

@@ -48,8 +48,8 @@ pub(crate) struct LimiterState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) number: u64,
-    /// For each of the three numbers, the larger of the share and what is held.
-    pub(crate) claim: Share,
+    /// What the limiter holds.
+    pub(crate) held: Share,
     /// Share that the member still has.
     pub(crate) share: Share,
     pub(crate) wanted: Share,
@@ -220,7 +220,7 @@ impl Member {
         }
         Question {
             number: self.number,
-            claim: larger(held, self.share(now)),
+            held,
             share: self.share(now),
             wanted,
             whole,
@@ -228,15 +228,6 @@ impl Member {
             leaves,
             stepped: self.stepped,
         }
-    }
-}
-
-/// Returns, for each number, the larger of the two.
-pub(crate) fn larger(one: Share, other: Share) -> Share {
-    Share {
-        requests: one.requests.max(other.requests),
-        places: one.places.max(other.places),
-        connections: one.connections.max(other.connections),
     }
 }
 

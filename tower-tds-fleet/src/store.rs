@@ -257,7 +257,7 @@ impl Store {
 /// Returns the numbers of a question, as the script reads them.
 pub(crate) fn numbers(question: &Question, constants: &Constants) -> String {
     let three = |share: Share| [share.requests, share.places, share.connections].map(u64::from);
-    let shares = [question.claim, question.wanted, question.whole];
+    let shares = [question.held, question.wanted, question.whole];
     let rest = [
         constants.unit.into(),
         constants.hold,
@@ -284,21 +284,22 @@ pub(crate) fn reply(values: &[u64]) -> Option<Reply> {
             connections: count(at + 2)?,
         })
     };
-    let answer = Answer {
-        share: three(6)?,
-        silence: time(1)?,
-        clock: time(0)?,
-    };
-    let status = FleetStatus {
-        grows_in: time(2)?,
-        members: count(3)?,
-        requests_free_in: time(4)?,
-        sockets_free_in: time(5)?,
-        total: three(9)?,
-        withheld: three(12)?,
-        ..FleetStatus::default()
-    };
-    Some(Reply { answer, status })
+    Some(Reply {
+        answer: Answer {
+            share: three(6)?,
+            silence: time(1)?,
+            clock: time(0)?,
+        },
+        status: FleetStatus {
+            grows_in: time(2)?,
+            members: count(3)?,
+            requests_free_in: time(4)?,
+            sockets_free_in: time(5)?,
+            total: three(9)?,
+            withheld: three(12)?,
+            ..FleetStatus::default()
+        },
+    })
 }
 
 /// Returns the host and the id of this process, for people who read the store.

@@ -7,7 +7,8 @@ use redis::{Client, ConnectionAddr, ErrorKind, RedisError};
 /// redis uses the process's provider of rustls. If the process has none, and none or several
 /// features of rustls are set, rustls panics, which a store must not do.
 pub(crate) fn provide(client: &Client) -> Result<(), RedisError> {
-    if !speaks_tls(client) || install() {
+    let address = client.get_connection_info().addr();
+    if !matches!(address, ConnectionAddr::TcpTls { .. }) || install() {
         return Ok(());
     }
     Err(RedisError::from((ErrorKind::InvalidClientConfig, NONE)))
@@ -30,11 +31,6 @@ pub(crate) fn install() -> bool {
     return rustls::crypto::CryptoProvider::get_default().is_some();
     #[cfg(not(feature = "tls"))]
     false
-}
-
-fn speaks_tls(client: &Client) -> bool {
-    let address = client.get_connection_info().addr();
-    matches!(address, ConnectionAddr::TcpTls { .. })
 }
 
 const NONE: &str = "there is no cryptography for TLS to the store: turn on the feature `ring` or `aws-lc-rs`, or \

@@ -184,23 +184,6 @@ impl RedisTokens {
         Ok(Some(StoredToken::from_bytes(std::mem::take(&mut *opened))))
     }
 
-    /// Takes the turn of this name, and returns whether it was free.
-    async fn take(
-        &self,
-        store: &mut MultiplexedConnection,
-        turn: &str,
-    ) -> Result<bool, Box<dyn Error + Send + Sync>> {
-        let mark = Mark::try_generate()?;
-        // Set before the command is sent: if the reply is lost, this member may still have the
-        // turn.
-        *self.mark() = mark;
-        let mut set = cmd("SET");
-        set.arg(turn).arg(mark.as_slice()).arg("NX");
-        set.arg("PX").arg(millis(TURN)?);
-        let taken: Option<String> = set.query_async(store).await?;
-        Ok(taken.is_some())
-    }
-
     /// Stores an entry if there is one, and ends the turn if it is this member's.
     async fn put(
         &self,
@@ -236,7 +219,14 @@ impl TokenStore for RedisTokens {
             if is_enough || has_turn {
                 return Ok(found);
             }
-            has_turn = self.take(store, &turn).await?;
+            // Set before the command is sent: if the reply is lost, this member may still have the
+            // turn.
+            let mark = Mark::try_generate()?;
+            *self.mark() = mark;
+            let mut set = cmd("SET");
+            set.arg(&turn).arg(mark.as_slice()).arg("NX");
+            let taken: Option<String> = set.arg("PX").arg(TURN).query_async(store).await?;
+            has_turn = taken.is_some();
             if !has_turn {
                 sleep(LOOK_EVERY).await;
             }
@@ -250,7 +240,8 @@ impl TokenStore for RedisTokens {
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         let seal = self.seal()?;
         let (token, turn) = self.names(seal, key);
-        let until = millis(entry.expires_at().duration_since(UNIX_EPOCH)?)?;
+        let until = entry.expires_at().duration_since(UNIX_EPOCH)?;
+        let until = u64::try_from(until.as_millis())?;
         let entry = (until > 0).then_some((seal.close(key, entry.as_bytes())?, until));
         self.put(&mut self.open().await?, (&token, &turn), entry)
             .await
@@ -265,17 +256,13 @@ impl fmt::Debug for RedisTokens {
     }
 }
 
-fn millis(time: Duration) -> Result<u64, std::num::TryFromIntError> {
-    u64::try_from(time.as_millis())
-}
-
 /// Stores the entry if there is one, and ends the turn if it is this member's.
 const PUT: &str = "
     if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
     if ARGV[2] then redis.call('SET', KEYS[2], ARGV[2], 'PXAT', ARGV[3]) end";
-/// Longest turn. Healthy endpoints answer sooner, and a slower one gets one request every five seconds. If a member is
-/// stopped in its turn, the others are delayed by this time.
-const TURN: Duration = Duration::from_secs(5);
+/// Longest turn, in milliseconds. Healthy endpoints answer sooner, and a slower one gets one request every five seconds. If a
+/// member is stopped in its turn, the others are delayed by this time.
+const TURN: u64 = 5_000;
 /// Time between two looks while it is the turn of another member. Fifty waiting members make two hundred reads a second,
 /// a small load for Redis.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

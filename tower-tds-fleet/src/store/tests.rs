@@ -91,7 +91,8 @@ const KEY: &str = "{test}:shares";
 /// The numbers of a random question, in the order of the script.
 fn question(rng: &mut fastrand::Rng, last: [u64; 3]) -> String {
     let idle = rng.u8(..4) == 0;
-    let claim = last.map(|last| rng.u64(..=last));
+    let mut upto = |last| rng.u64(..=last);
+    let (held, share) = (last.map(&mut upto), last.map(upto));
     let mut wanted = [60, 20, 70].map(|most| rng.u64(..most));
     if idle {
         (wanted[0], wanted[1]) = (0, 0);
@@ -106,9 +107,8 @@ fn question(rng: &mut fastrand::Rng, last: [u64; 3]) -> String {
         _ => 0,
     };
     let rest = [unit, 1_002, 12_004, rare(60_000), rare(20).min(1)];
-    let share = claim.map(|claim| rng.u64(..=claim));
     let stepped = u64::from(rng.u8(..40) == 0);
-    let numbers = [&claim[..], &wanted, &total, &rest, &share, &[stepped]].concat();
+    let numbers = [&held[..], &wanted, &total, &rest, &share, &[stepped]].concat();
     let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
     numbers.join(",")
 }

@@ -398,11 +398,12 @@ impl Process {
                 Action::Apply(..) => {}
                 Action::Ask(question) => {
                     let three = |share: Share| [share.requests.into(), 0, 0];
+                    let claim = question.held.requests.max(question.share.requests);
                     let last = self.run.filter(|(_, at)| now < at + 5);
                     return Some(Asked {
                         id: self.id,
                         number: question.number,
-                        claim: three(question.claim),
+                        claim: [claim.into(), 0, 0],
                         have: three(question.share),
                         memory: COUNTS * 1_000,
                         stepped: question.stepped,

@@ -148,6 +148,6 @@ fn leaving_member_may_go_when_it_holds_nothing_or_after_five_seconds() {
     assert_eq!(last, Action::Apply(share(10, 2, 0), now + ms(5_250)));
     let question = member.leave(holds, now + ms(300));
     assert!(question.leaves);
-    let left = (question.share, question.claim);
+    let left = (question.share, question.held);
     assert_eq!(left, (Share::default(), holds.held));
 }

@@ -361,16 +361,15 @@ impl Process {
     fn taken(&self) -> Share {
         let status = self.status();
         let is_old = status.answered.is_some_and(|at| at.elapsed() > SILENT);
-        let taken = if self.is_stopped() && is_old {
-            status.share
-        } else {
-            super::super::larger(status.share, self.limiter.load().held)
+        let held = match self.is_stopped() && is_old {
+            true => Share::default(),
+            false => self.limiter.load().held,
         };
-        // Exactly those that the service has: it may have closed what a stopped process still holds.
-        let sockets = status.share.connections.max(self.sockets());
         Share {
-            connections: sockets,
-            ..taken
+            requests: status.share.requests.max(held.requests),
+            places: status.share.places.max(held.places),
+            // Exactly those that the service has: it may have closed what a stopped process still holds.
+            connections: status.share.connections.max(self.sockets()),
         }
     }
 

@@ -88,7 +88,7 @@ impl Asked {
         Self {
             id,
             number,
-            claim: three(0),
+            claim: [0, 1, 2].map(|k| n[k].max(n[14 + k])),
             wanted: three(3),
             total: three(6),
             unit: n[9],
