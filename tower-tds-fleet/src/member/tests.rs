@@ -57,11 +57,32 @@ async fn sockets_of_silent_members_are_withheld_until_a_server_has_closed_them()
             );
             world.audit();
             assert!(status.withheld.connections >= had, "{name}: {had}");
+            if by_window && silent + 1 == members {
+                let all = status.share.connections + status.withheld.connections;
+                assert_eq!(all, 58, "{name}: it has the rest");
+            }
             sleep(status.sockets_free_in + ms(2_000)).await;
             assert_eq!(survivor.status().withheld.connections, 0, "{name}");
             world.audit();
         }
     }
+}
+
+/// Requests are free 17 s after a member's last question, long before its sockets.
+#[tokio::test(start_paused = true)]
+async fn survivor_of_four_has_four_fifths_of_the_quota_within_20_s() {
+    let world = World::new(13, Limits::default(), Network::Quick);
+    (0..4).for_each(|_| world.join());
+    sleep(ms(20_000)).await;
+    world.members().iter().for_each(|member| member.call(15));
+    sleep(ms(15_000)).await;
+    world.members()[1..].iter().for_each(|member| member.stop());
+    sleep(ms(20_000)).await;
+    let before = world.counted();
+    sleep(ms(10_000)).await;
+    let rate = (world.counted() - before) / 10;
+    assert!(rate >= 40, "{rate}");
+    world.audit();
 }
 
 /// Figures of a fleet while members are killed.
