@@ -1,13 +1,15 @@
 //! The operators' page: rights, faults by kind, the table, the compose file.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{convert::Infallible, num::NonZeroU32, time::Duration};
 
+use http::{Request, Response};
 use redis::{Client, cmd};
 use tds_sim::Rule;
 use tokio::time::{sleep, timeout};
+use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_tds::{Limits, Quota};
 use tower_tds_fleet::{Fleet, Store, StoreFault};
-use tower_tds_limits::Limiter;
+use tower_tds_limits::{Limiter, RequestLimitLayer};
 
 use crate::shares::{
     ANYWHERE, HANGS, Member, RedisServer, assert_clean, on_a_port, reaches, remember, run, service,
@@ -121,7 +123,7 @@ async fn member_of_another_service_is_refused_and_the_first_notices_nothing() {
     assert_eq!(error.kind(), StoreFault::Settings, "{error}");
 }
 
-/// Reproducer for F1: the error of a call names the store's fault, if its deadline ends its wait.
+/// Reproducer for F1: the error of a call names the store's fault, whether its deadline or a full queue ends its wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_of_calls_name_the_fault_of_the_store() {
     let Some(mut store) = RedisServer::start() else {
@@ -135,11 +137,22 @@ async fn errors_of_calls_name_the_fault_of_the_store() {
     store.kill();
     sleep(Duration::from_secs(6)).await;
     let by_deadline = member.client.get(&url).deadline(Duration::from_secs(4));
-    let error = by_deadline.await.unwrap_err();
-    let chain = std::iter::successors(Some(&error as &dyn std::error::Error), |it| it.source());
-    let text: Vec<_> = chain.map(ToString::to_string).collect();
-    let text = text.join(": ");
-    assert!(text.contains("the store is unreachable"), "{text}");
+    let by_deadline = by_deadline.await.unwrap_err();
+    let bounded = RequestLimitLayer::new(member.client.limiter().clone()).max_waiting(0);
+    let bounded = bounded.layer(service_fn(async |_: Request<String>| {
+        Ok::<_, Infallible>(Response::new(String::new()))
+    }));
+    let by_queue = bounded
+        .oneshot(Request::new(String::new()))
+        .await
+        .unwrap_err();
+    let errors: [&dyn std::error::Error; 2] = [&by_deadline, &by_queue];
+    for error in errors {
+        let chain = std::iter::successors(Some(error), |it| it.source());
+        let text: Vec<_> = chain.map(ToString::to_string).collect();
+        let text = text.join(": ");
+        assert!(text.contains("the store is unreachable"), "{text}");
+    }
 }
 
 /// Creates a user `member` with the rights of OPERATORS.md, and with `more`, which the page also
