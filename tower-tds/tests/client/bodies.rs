@@ -190,19 +190,11 @@ async fn byte_order_mark_is_no_part_of_text_and_json() {
 async fn text_is_decoded_from_its_charset() {
     for (kind, body, whole) in [
         ("text/csv; charset=Big5", &b"\xa5x\xa5_"[..], TAIPEI),
-        (
-            "text/csv;header=present;CHARSET=\"big5\"",
-            b"\xa5x\xa5_",
-            TAIPEI,
-        ),
+        ("text/csv;a=b;CHARSET=\"big5\"", b"\xa5x\xa5_", TAIPEI),
         ("text/csv; charset=utf-16le", b"\xf0\x53\x17\x53", TAIPEI),
         ("text/csv; charset=utf-8", TAIPEI.as_bytes(), TAIPEI),
         ("text/csv", TAIPEI.as_bytes(), TAIPEI),
-        (
-            "text/plain; charset=iso-8859-1",
-            b"Z\xfcrich",
-            "Z\u{fc}rich",
-        ),
+        ("text/csv; charset=iso-8859-1", b"Z\xfcrich", "Zürich"),
         // ASCII is the same in each charset.
         ("text/plain; charset=x-own", b"Zurich\r\n", "Zurich\r\n"),
     ] {

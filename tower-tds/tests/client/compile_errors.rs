@@ -8,6 +8,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use crate::client::troubles::{fits, rows};
+
 /// For each row of the table a program that does not compile, and one that does.
 const PROGRAMS: [[&str; 2]; 7] = [
     [
@@ -170,31 +172,15 @@ fn program(stack: &str) -> String {
     )
 }
 
-/// Whether `text` has the pieces between `…` in their order.
-fn has(text: &str, pieces: &str) -> bool {
-    let mut rest = Some(text);
-    for piece in pieces.split('…') {
-        rest = rest
-            .and_then(|rest| rest.split_once(piece))
-            .map(|(_, rest)| rest);
-    }
-    rest.is_some()
-}
-
 #[test]
 fn each_message_of_the_compiler_matches_its_row_in_the_troubles_table() {
-    let table = include_str!("../../TROUBLES.md").split("\n## ").nth(3);
-    let rows = table.expect("the compiler's messages").lines();
-    let rows =
-        rows.filter(|line| line.starts_with("| ") && !line.starts_with("| the compiler says"));
-    let messages: Vec<_> = rows
-        .filter_map(|row| row.trim_start_matches("| ").split(" | ").next())
-        .collect();
+    let messages: Vec<_> = rows(3).map(|row| row[0]).collect();
     assert_eq!(messages.len(), PROGRAMS.len());
     let crates = Crates::find();
     for (message, [wrong, right]) in messages.into_iter().zip(PROGRAMS) {
         let said = crates.compile(&program(wrong)).expect_err(wrong);
-        assert!(has(&said, message), "{wrong}: {message}\n{said}");
+        let is_said = fits(&said, &format!("…{message}…"));
+        assert!(is_said, "{wrong}: {message}\n{said}");
         assert_eq!(crates.compile(&program(right)), Ok(()), "{right}");
     }
 }

@@ -32,14 +32,9 @@ async fn idempotent_call_on_a_closed_connection_uses_a_new_one_and_others_are_no
         for method in methods.split(' ') {
             let method: Method = method.parse().expect("a method");
             // The server closes the first connection as soon as its second request arrives.
-            let seen = std::sync::Arc::<std::sync::Mutex<Vec<usize>>>::default();
-            let log = seen.clone();
-            let raw = Raw::start(move |asked| {
-                log.lock().expect("no panic").push(asked.connection);
-                match (asked.connection, asked.number) {
-                    (1, 2) => vec![Act::Cut],
-                    _ => vec![say(answer("200 OK", ""))],
-                }
+            let raw = Raw::start(|asked| match (asked.connection, asked.number) {
+                (1, 2) => vec![Act::Cut],
+                _ => vec![say(answer("200 OK", ""))],
             });
             let raw = raw.await;
             let soon = Duration::from_millis(1);
@@ -50,14 +45,14 @@ async fn idempotent_call_on_a_closed_connection_uses_a_new_one_and_others_are_no
             let first = call(&client, &Method::GET).await;
             first.expect("the first connection is well at first");
             let called = call(&client, &method).await;
-            let connections = seen.lock().expect("no panic").clone();
+            let seen = (raw.calls().len(), raw.connects());
             if is_repeated {
                 called.expect("the next connection is well");
-                assert_eq!(connections, [1, 1, 2], "{method}");
+                assert_eq!(seen, (3, 2), "{method}");
             } else {
                 let error = called.expect_err("it may have run");
                 assert_eq!((error.kind(), error.attempts()), (Kind::Reset, 1));
-                assert_eq!(connections, [1, 1], "{method}");
+                assert_eq!(seen, (2, 1), "{method}");
             }
         }
     }

@@ -13,28 +13,12 @@ use tower_tds::{
 };
 
 use crate::client::{
-    raw::{Act, Raw, answer, say},
+    raw::{Act, Raw, say},
     world::{Built as _, count},
 };
 
 fn once(builder: Builder) -> Client {
     builder.retry(RetryLayer::new().attempts(count(1))).built()
-}
-
-#[tokio::test]
-async fn exhausted_quota_fails_later_calls_without_a_request() {
-    for wait in ["7200", "90"] {
-        let refusal = format!("429 Too Many Requests\r\nretry-after: {wait}");
-        let raw = Raw::saying(answer(&refusal, "")).await;
-        let client = once(raw.builder());
-        for _ in 0..3 {
-            let error = client.get("/").await.map(drop).expect_err("it is used up");
-            assert_eq!(error.kind(), Kind::QuotaExhausted);
-            let left = error.retry_after().expect("it is known");
-            assert!(left > Duration::from_secs(60), "{left:?}");
-        }
-        assert_eq!(raw.seen(), ["POST", "t1"], "it is asked once");
-    }
 }
 
 #[tokio::test]

@@ -122,7 +122,11 @@ async fn call_hanging_in_any_stage_ends_at_its_deadline() {
         let ended = (error.kind(), error.sent());
         assert_eq!(ended, (kind, sent), "{place:?}: {error}");
         if kind == Kind::Timeout {
-            assert_eq!(start.elapsed(), TWO, "{place:?}");
+            assert_eq!(
+                (start.elapsed(), error.is_timeout()),
+                (TWO, true),
+                "{place:?}"
+            );
             assert_eq!(error.gave_up(), Some(GiveUp::Deadline), "{place:?}");
             let waited_for = error.waited_for().unwrap_or_default();
             assert!(waited_for.contains(waited), "{place:?}: {waited_for}");

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use tds_sim::{Config, Rule, Sim};
 use tokio::{
-    runtime::{Builder, Handle},
+    runtime::{Builder, Handle, Runtime},
     task::yield_now,
     time::{Instant, sleep, sleep_until},
 };
@@ -62,12 +62,15 @@ struct Day {
 }
 
 fn run(seed: u64, length: Duration) -> Day {
+    paused(seed).block_on(day(seed, length))
+}
+
+/// A runtime of this thread, where also the waits of retries follow from the seed.
+fn paused(seed: u64) -> Runtime {
     fastrand::seed(seed);
-    let runtime = Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build();
-    runtime.expect("a runtime").block_on(day(seed, length))
+    let mut runtime = Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build();
+    runtime.expect("a runtime")
 }
 
 async fn day(seed: u64, length: Duration) -> Day {

@@ -13,7 +13,7 @@ use crate::{
     JITTERS, calls,
     judge::Counting,
     network::Network,
-    run::{Seen, run},
+    world::{Seen, run},
 };
 
 /// One service and the network before it, drawn from a seed.
@@ -99,7 +99,7 @@ async fn a_hundred_random_services_refuse_nothing() {
         let drawn = Drawn::new(seed, one_of(&mut Rng::with_seed(seed), &rules));
         let (what, seen) = drawn.run(|limits| limits).await;
         assert!(
-            seen.refused == 0 && seen.over.is_empty(),
+            seen.refused() == 0 && seen.over.is_empty(),
             "{what}: {seen:?}"
         );
     }
@@ -117,14 +117,14 @@ async fn automatic_burst_has_few_refusals_at_random_buckets() {
         let burst = burst + u32::try_from(larger).expect("a small burst");
         let drawn = Drawn::new(seed, Rule::LeakyBucket { burst });
         let (what, seen) = drawn.run(|limits| limits.rules(Rules::default())).await;
-        let made = seen.accepted + seen.refused;
-        if seen.refused > 0 {
-            println!("{what}: {} of {made} refused", seen.refused);
+        let made = seen.calls();
+        if seen.refused() > 0 {
+            println!("{what}: {} of {made} refused", seen.refused());
         }
         let most = if made <= 50_000 { 0 } else { made / 20_000 };
-        assert!(seen.refused <= most, "{what}: {seen:?}");
+        assert!(seen.refused() <= most, "{what}: {seen:?}");
         all += made;
-        refused += seen.refused;
+        refused += seen.refused();
     }
     assert!(refused <= all / 1_000_000, "{refused} of {all}");
 }

@@ -6,7 +6,7 @@ use tower_tds::{
     layers::limits::{Burst, Rules},
 };
 
-use crate::{calls, judge::Counting, network::Network, run::run};
+use crate::{calls, judge::Counting, network::Network, world::run};
 
 const WAYS: [&str; 3] = ["none", "lognormal:10ms:200ms", "stall:5s:300ms"];
 
@@ -22,7 +22,7 @@ async fn automatic_burst_is_not_refused_at_slow_responses() {
         let counting = [Counting::of_50(Rule::LeakyBucket { burst: 10 })];
         let calls = calls().max(20_000);
         let seen = run(&counting, slow(jitter), Limits::default(), calls).await;
-        assert_eq!(seen.refused, 0, "{jitter}: {seen:?}");
+        assert_eq!(seen.refused(), 0, "{jitter}: {seen:?}");
     }
 }
 
@@ -36,7 +36,7 @@ async fn burst_of_ten_holds_at_slow_responses() {
         let counting = [Counting::of_50(Rule::LeakyBucket { burst: 10 })];
         let seen = run(&counting, slow(jitter), limits.clone(), calls()).await;
         assert!(
-            seen.refused == 0 && seen.over.is_empty(),
+            seen.refused() == 0 && seen.over.is_empty(),
             "{jitter}: {seen:?}"
         );
         assert!(seen.largest[0].level <= 10.0, "{jitter}: {seen:?}");
