@@ -56,9 +56,10 @@ fn broken_pems() -> Vec<(&'static str, Vec<u8>)> {
     let made = certificate();
     let (key, pem) = (made.signing_key.serialize_pem(), made.cert.pem());
     let both = format!("{key}{pem}").repeat(20);
-    let no_end = key.lines().take(4).collect::<Vec<_>>().join("\n");
+    let cut = key.lines().take(4).collect::<Vec<_>>().join("\n");
     let wide = format!("\u{feff}{pem}");
     let wide = wide.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let no_end = "block 1: a block has no END line of its own";
     let line = "block 1: a BEGIN line does not end after its name";
     let other = "block 1: it is another kind of block than CERTIFICATE";
     let none = key.replace("PRIVATE KEY", "CERTIFICATE");
@@ -71,10 +72,10 @@ fn broken_pems() -> Vec<(&'static str, Vec<u8>)> {
         ("it is UTF-16; save it as UTF-8", wide),
         ("it is no PEM", b"\n\n".to_vec()),
         ("it is no PEM", b"<html>login</html>".to_vec()),
-        (line, both.replace('\n', "").into()),
-        (line, both.replace('\n', " ").into()),
+        (no_end, both.replace('\n', "").into()),
+        (no_end, both.replace('\n', " ").into()),
         (line, both.replace('\n', "\\n").into()),
-        ("block 1: a block has no END line", no_end.into()),
+        (no_end, cut.into()),
         (
             "block 1: a block is not base64",
             pem.replace("MII", "M!I").into(),

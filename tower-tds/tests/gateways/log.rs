@@ -74,6 +74,12 @@ impl Log {
         self.lines.iter().filter(|l| l.status == status).count()
     }
 
+    /// When requests with this status came, in order.
+    pub(crate) fn times_of(&self, status: u16) -> Vec<i64> {
+        let lines = self.lines.iter().filter(|l| l.status == status);
+        lines.map(|line| line.at).collect()
+    }
+
     pub(crate) fn most_sockets(&self) -> u32 {
         let sockets = self.lines.iter().map(|line| line.sockets);
         sockets.max().unwrap_or_default()

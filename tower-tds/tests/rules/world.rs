@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use fastrand::Rng;
 use http::{Request, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use tds_sim::Meter;
 use tokio::{
     task::JoinSet,
@@ -129,7 +129,7 @@ impl World {
                 let answer = answer.await.expect("an answer");
                 let Arrived(arrived, body) = *answer.extensions().get().expect("it was put there");
                 sleep(body).await;
-                drop(answer);
+                answer.into_body().collect().await.expect("a whole body");
                 locked(&ended).end(arrived, start.elapsed());
             }
         };
@@ -218,7 +218,7 @@ async fn serve(
     let arrived = start.elapsed();
     let (is_refused, head, body) = locked(&world).arrive(arrived);
     sleep(head).await;
-    let mut response = Response::new(Full::default());
+    let mut response = Response::new(Full::from("data"));
     if is_refused {
         *response.status_mut() = StatusCode::LOCKED;
     }
