@@ -62,10 +62,10 @@ fn attacks() -> Vec<(&'static str, Arc<[u8]>, Then, Kind)> {
     ]
 }
 
-/// Created before the calls, because its creation takes as long as their deadline. 64 MiB of zeros in 64 KiB.
+/// Created before the calls, because its creation takes as long as their deadline. 16 MiB of zeros in 16 KiB.
 static BOMB: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    for _ in 0..64 {
+    for _ in 0..16 {
         encoder.write_all(&[0; 1 << 20]).expect("it is memory");
     }
     encoder.finish().expect("it is memory")

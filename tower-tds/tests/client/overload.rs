@@ -150,7 +150,7 @@ impl Load {
 
 #[tokio::test(start_paused = true)]
 async fn client_under_overload_answers_what_it_sends_and_sends_what_the_quota_allows() {
-    let lasts = Duration::from_secs(40);
+    let lasts = Duration::from_secs(20);
     for load in Load::OVER_SOCKETS.into_iter().chain(Load::OTHERS) {
         let [sim, other] = [(); 2].map(|()| Sim::new(load.config()));
         let client = piped(&sim).built();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tds_sim::{Config, Server};
 use tokio::task::JoinSet;
-use tower_tds::{Client, Credentials, CredentialsProvider, Limits, Quota, SharedLimits};
+use tower_tds::{Client, Limits, Quota, SharedLimits};
 
 use crate::client::world::{
     Built as _, PATH, at_once, builder, config, count, read, read_many, start,
@@ -12,22 +12,6 @@ use crate::client::world::{
 
 fn client(server: &Server, limits: impl Into<SharedLimits>) -> Client {
     builder(server).limits(limits).built()
-}
-
-#[tokio::test]
-async fn token_uses_the_callers_provider_and_settings() {
-    let server = start(Config::default()).await;
-    let sim = server.sim().clone();
-    let provider = CredentialsProvider::from_fn(move || {
-        let credentials = Credentials::new(sim.client_id(), sim.client_secret());
-        async move { credentials }
-    });
-    let client = Client::builder(server.auth_url(), server.base_url(), provider)
-        .loopback_http()
-        .tokens(|tokens| tokens.refresh_before(Duration::ZERO))
-        .built();
-    read(client.get(PATH)).await.expect("data");
-    assert_eq!(server.ledger().summary().token_posts, 1);
 }
 
 #[tokio::test]

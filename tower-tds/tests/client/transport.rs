@@ -86,9 +86,8 @@ async fn child_builds_a_client_from_its_environment() {
     ignore = "the platform has its own store there, whatever the variables name"
 )]
 fn missing_root_certificates_are_an_error() {
-    let empty = env::current_exe().expect("this test, which is no PEM");
-    let empty = empty.to_str().expect("its path is text");
-    for file in ["/nowhere/roots.pem", empty] {
+    let no_pem = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    for file in ["/nowhere/roots.pem", no_pem] {
         let named = [("SSL_CERT_FILE", file)];
         assert!(built_with("loopback", &named).contains("SAID it is built"));
         let said = built_with("roots", &named);
@@ -133,26 +132,20 @@ async fn client_uses_the_https_proxy_of_its_environment() {
 #[test]
 fn unusable_proxy_of_the_environment_is_an_error_at_build() {
     let good = "http://127.0.0.1:1";
-    for unusable in [
-        ":::bad",
-        "http://",
-        "http://proxy:99999",
-        "ftp://proxy",
-        "socks5://proxy",
+    for case in [
+        [("HTTPS_PROXY", ":::bad"), ("ALL_PROXY", good)],
+        [("HTTPS_PROXY", "http://"), ("ALL_PROXY", good)],
+        [("https_proxy", "http://proxy:99999"), ("HTTP_PROXY", good)],
+        [("https_proxy", "ftp://proxy"), ("HTTP_PROXY", good)],
+        [("HTTPS_PROXY", "socks5://proxy"), ("ALL_PROXY", good)],
+        [("HTTPS_PROXY", ""), ("ALL_PROXY", ":::bad")],
+        [("HTTPS_PROXY", ""), ("ALL_PROXY", "socks5://proxy")],
     ] {
-        for case in [
-            [("HTTPS_PROXY", unusable), ("ALL_PROXY", good)],
-            [("https_proxy", unusable), ("HTTP_PROXY", good)],
-            [("HTTPS_PROXY", ""), ("ALL_PROXY", unusable)],
-        ] {
-            let said = built_with("proxies", &case);
-            assert!(
-                said.contains("SAID the proxy is not usable"),
-                "{case:?}: {said}"
-            );
-        }
+        let said = built_with("proxies", &case);
+        let is_told = said.contains("SAID the proxy is not usable");
+        assert!(is_told, "{case:?}: {said}");
         // Plain http to this machine needs no proxy.
-        let loopback = built_with("loopback", &[("HTTPS_PROXY", unusable)]);
+        let loopback = built_with("loopback", &case);
         assert!(loopback.contains("SAID it is built"), "{loopback}");
     }
     let said = built_with("proxies", &[("HTTPS_PROXY", ":::bad"), ("NO_PROXY", HOSTS)]);
@@ -163,36 +156,35 @@ fn unusable_proxy_of_the_environment_is_an_error_at_build() {
 async fn refusal_of_a_proxy_names_it_its_status_and_the_remedy() {
     let allow = "have the proxy allow this host";
     let later = "check that the proxy reaches this host";
-    for (status, kind, remedy) in [
-        ("403 Forbidden", Kind::Rejected, allow),
-        ("405 Method Not Allowed", Kind::Rejected, allow),
-        ("407 No", Kind::Rejected, "password of the proxy"),
-        ("429 Too Many Requests", Kind::Connect, later),
-        ("502 Bad Gateway", Kind::Connect, later),
-        ("503 Service Unavailable", Kind::Connect, later),
-        ("302 Found", Kind::Connect, later),
+    let length = "content-length: 6\r\n\r\n<html>";
+    let open = "\r\n<html>";
+    let cut = "content-length: 99\r\n\r\n<html>";
+    for (status, kind, remedy, body) in [
+        ("403 Forbidden", Kind::Rejected, allow, length),
+        ("403 Forbidden", Kind::Rejected, allow, open),
+        ("405 Method Not Allowed", Kind::Rejected, allow, cut),
+        ("407 No", Kind::Rejected, "password of the proxy", length),
+        ("429 Too Many Requests", Kind::Connect, later, open),
+        ("502 Bad Gateway", Kind::Connect, later, length),
+        ("502 Bad Gateway", Kind::Connect, later, cut),
+        ("503 Service Unavailable", Kind::Connect, later, open),
+        ("302 Found", Kind::Connect, later, cut),
     ] {
-        for body in [
-            "content-length: 6\r\n\r\n<html>",
-            "\r\n<html>",
-            "content-length: 99\r\n\r\n<html>",
-        ] {
-            let raw = Raw::saying(format!("HTTP/1.1 {status}\r\n{body}")).await;
-            let proxy = raw.url.replace("http://", "http://ann:s3cr3t@");
-            let once = RetryLayer::new().attempts(count(1));
-            // Plain http to this machine goes through no proxy, so the token comes.
-            let tokens = Raw::saying("").await;
-            let data = tokens.builder_of("https://data.example.org");
-            let error = data.proxy(&proxy).retry(once).built().get("/").await;
-            let error = error.expect_err("there is no tunnel");
-            assert_eq!((error.kind(), error.sent()), (kind, Sent::Never), "{error}");
-            let said = error.to_string();
-            for part in [&*raw.url, &format!("(status {}", &status[..3]), remedy] {
-                assert!(said.contains(part), "{part}: {said}");
-            }
-            assert!(!said.contains("s3cr3t"), "{said}");
-            assert_eq!(tokens.seen(), ["POST"]);
+        let raw = Raw::saying(format!("HTTP/1.1 {status}\r\n{body}")).await;
+        let proxy = raw.url.replace("http://", "http://ann:s3cr3t@");
+        let once = RetryLayer::new().attempts(count(1));
+        // Plain http to this machine goes through no proxy, so the token comes.
+        let tokens = Raw::saying("").await;
+        let data = tokens.builder_of("https://data.example.org");
+        let error = data.proxy(&proxy).retry(once).built().get("/").await;
+        let error = error.expect_err("there is no tunnel");
+        assert_eq!((error.kind(), error.sent()), (kind, Sent::Never), "{error}");
+        let said = error.to_string();
+        for part in [&*raw.url, &format!("(status {}", &status[..3]), remedy] {
+            assert!(said.contains(part), "{part}: {said}");
         }
+        assert!(!said.contains("s3cr3t"), "{said}");
+        assert_eq!(tokens.seen(), ["POST"]);
     }
 }
 

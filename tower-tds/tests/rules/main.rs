@@ -25,7 +25,6 @@ mod network;
 mod quotas;
 mod random;
 mod refusals;
-mod slow;
 mod throughput;
 mod world;
 
