@@ -177,14 +177,13 @@ fn build_refuses_invalid_ignored_or_insecure_settings() {
     let own = || https(secret()).tls(tls(RootCertStore::empty()));
     let given = || https(secret()).connector(HttpConnector::new());
     let at = |data: &str| Client::builder("https://auth.example.org", data, secret());
+    let roots = |pem: &[u8]| https(secret()).root_certificate(pem);
+    let plain = || at("http://data.example.org");
     let mut alpn = tls(RootCertStore::empty());
     alpn.alpn_protocols = vec![b"h2".to_vec()];
-    let plain = TokenEndpoint::discover("http://127.0.0.1:1").expect("loopback");
+    let issuer = TokenEndpoint::discover("http://127.0.0.1:1").expect("loopback");
     let cases: [(Builder, &str); 19] = [
-        (
-            https(secret()).root_certificate(b"no PEM"),
-            "root certificate",
-        ),
+        (roots(b"no PEM"), "root certificate"),
         (own().root_certificate(b"any"), "root_certificate"),
         (own().proxy("not an address"), "proxy"),
         (own().proxy("socks5://127.0.0.1:1080"), "proxy"),
@@ -198,14 +197,11 @@ fn build_refuses_invalid_ignored_or_insecure_settings() {
         (given().proxy("http://127.0.0.1:3128"), "connector"),
         (given().env_proxies(), "connector"),
         // None of these may send the token in clear.
-        (
-            at("http://data.example.org").connector(HttpConnector::new()),
-            "https",
-        ),
-        (at("http://data.example.org").loopback_http(), "https"),
-        (at("http://data.example.org"), "Builder::loopback_http"),
+        (plain().connector(HttpConnector::new()), "https"),
+        (plain().loopback_http(), "https"),
+        (plain(), "Builder::loopback_http"),
         (at("http://127.0.0.1:1"), "Builder::loopback_http"),
-        (Client::builder(plain, DATA, secret()), ""),
+        (Client::builder(issuer, DATA, secret()), ""),
         (Client::builder("no URL", DATA, secret()), ""),
     ];
     for (builder, named) in cases {

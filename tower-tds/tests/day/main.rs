@@ -82,7 +82,7 @@ async fn day(seed: u64, length: Duration) -> Day {
         _ => Rule::SlidingCounter,
     };
     config.arrivals_kept = 1_000;
-    config.live_bytes = 2_000;
+    config.live_bytes = 200;
     let sim = Sim::new(config);
     let limiter = Limiter::new(Limits::default());
     let secret = Secret::new(Mutex::new(sim.client_secret().to_owned()));

@@ -72,15 +72,12 @@ async fn a_401_causes_one_new_token_and_few_retries() {
 
 #[tokio::test(start_paused = true)]
 async fn a_401_about_role_or_header_requests_no_token() {
+    let header = "no Authorization header found";
+    let role = "Missing required realm role";
     let outage = "accessing introspection endpoint failed";
     for (body, kind, attempts, posts) in [
-        (
-            "no Authorization header found",
-            Kind::MissingCredentials,
-            1,
-            1,
-        ),
-        ("Missing required realm role", Kind::MissingRole, 1, 1),
+        (header, Kind::MissingCredentials, 1, 1),
+        (role, Kind::MissingRole, 1, 1),
         // Any other 401 may be about the token, and this one is retried as an outage.
         (outage, Kind::Unavailable, 3, 2),
     ] {
@@ -289,22 +286,6 @@ async fn a_cold_start_waits_for_a_clock_that_is_two_seconds_behind() {
 fn status(status: u16, body: &'static str) -> Result<Response<Full<Bytes>>, BoxError> {
     let response = Response::builder().status(status);
     Ok(response.body(Full::from(body))?)
-}
-
-#[tokio::test(start_paused = true)]
-async fn token_endpoint_401_names_the_token_endpoint() {
-    let stack = whole(RetryLayer::new(), fake(|_| status(401, "go away")));
-    let error = stack.oneshot(data()).await.map(drop);
-    let error = error.expect_err("there is no token");
-    for line in [
-        error.to_string(),
-        format!("{error:#}"),
-        format!("{error:?}"),
-    ] {
-        assert!(line.contains("https://auth.example.org/"), "{line}");
-        assert!(!line.contains("401 Unauthorized"), "{line}");
-        assert!(!line.contains("data.example.org"), "{line}");
-    }
 }
 
 #[tokio::test(start_paused = true)]
