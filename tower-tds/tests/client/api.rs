@@ -2,8 +2,7 @@
 
 use std::{future::IntoFuture, sync::Arc, time::Duration};
 
-use http::{Request, StatusCode, Uri, header::USER_AGENT};
-use http_body_util::BodyExt as _;
+use http::{Request, StatusCode, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::{
     ClientConfig, RootCertStore,
@@ -11,14 +10,14 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 use tds_sim::Config;
-use tokio::time::{sleep, timeout};
-use tower_tds::{Builder, Client, Kind, Limits, SharedLimits, layers::token::TokenEndpoint};
+use tokio::time::sleep;
+use tower_tds::{Builder, Client, Kind, Limits, layers::token::TokenEndpoint};
 
 use crate::client::{
-    raw::{Act, Raw, answer, say, values},
+    raw::{Act, Raw},
     world::{
-        Built as _, DATA, PATH, builder, builder_at, connector, faults, https, pipe_to, read,
-        secret, secure, served, until,
+        Built as _, DATA, PATH, builder, builder_at, connector, credentials, faults, https,
+        pipe_to, read_many, secret, secure, served, until,
     },
 };
 
@@ -75,64 +74,6 @@ async fn foreign_or_malformed_target_is_refused_unsent() {
     }
 }
 
-#[tokio::test]
-async fn body_is_read_whole_in_chunks_or_in_frames() {
-    let (_server, client) = served().await;
-    let whole = read(client.get(PATH)).await.expect("a body");
-    let mut response = client.get(PATH).await.expect("data");
-    let mut pieces = Vec::new();
-    while let Some(piece) = response.chunk().await.expect("a body") {
-        pieces.extend_from_slice(&piece);
-    }
-    let response = client.get(PATH).await.expect("data").into_http();
-    let framed = response.into_body().collect().await.expect("a body");
-    // The service has fresh data each time, of the same shape.
-    for body in [&*whole, &*pieces, &*framed.to_bytes()] {
-        assert!(body.starts_with(b"{\"name\":\"bus\""), "{body:?}");
-    }
-}
-
-#[tokio::test]
-async fn request_has_exactly_one_host_header() {
-    let raw = Raw::saying(answer("200 OK", "")).await;
-    let client = raw.client();
-    let authority = raw.url.trim_start_matches("http://");
-    for target in ["/path", &format!("{}/whole", raw.url)] {
-        client.get(target).await.expect("an answer");
-        let named = client.get(target).header("host", authority).await;
-        named.expect("an answer");
-    }
-    for head in raw.calls() {
-        assert_eq!(values(&head, "host"), [authority], "{head}");
-    }
-}
-
-/// A firewall in front of an identity server may refuse requests without one.
-#[tokio::test]
-async fn requests_for_data_tokens_and_discovery_carry_a_user_agent() {
-    let raw = Raw::start(|asked| {
-        let issuer = format!("http://{}", values(asked.head, "host")[0]);
-        let document = format!(r#"{{"issuer":"{issuer}","token_endpoint":"{issuer}/token"}}"#);
-        vec![say(answer("200 OK", document))]
-    })
-    .await;
-    let issuer = TokenEndpoint::discover(&raw.url).expect("loopback");
-    let client = Client::builder(issuer, &raw.url, secret())
-        .loopback_http()
-        .built();
-    client.get(PATH).await.expect("an answer");
-    client
-        .get(PATH)
-        .header(USER_AGENT, "mine")
-        .await
-        .expect("an answer");
-    let own = concat!("tower-tds/", env!("CARGO_PKG_VERSION"));
-    let all = raw.all();
-    let agents: Vec<_> = all.iter().map(|head| values(head, "user-agent")).collect();
-    // Discovery, the token, and data twice.
-    assert_eq!(agents, [[own], [own], [own], ["mine"]]);
-}
-
 /// What accepts a tunnel: any version, and any status that is a success.
 const ACCEPTS: [&str; 3] = [
     "1.0 200 OK\r\nvia: 1.1 proxy",
@@ -177,22 +118,6 @@ async fn client_works_through_a_proxy_with_a_root_certificate() {
     // The token's tunnel is closed, and its permit is back a second later. The other one counts.
     until(|| client.limiter().snapshot().connections <= 1).await;
     assert_eq!(client.limiter().snapshot().connections, 1);
-}
-
-#[tokio::test]
-async fn call_without_a_connection_is_unsent_after_deadline_or_cancel() {
-    // The tunnel for the token is quick. The tunnels for data are slow.
-    let slow = |n| if n == 1 { 0 } else { 600 };
-    let (server, proxy, client) = behind_a_proxy(slow, &[]).await;
-    let request = Request::post(PATH).body("once").expect("a request");
-    let late = client.request(request).deadline(Duration::from_millis(100));
-    let error = late.await.expect_err("no tunnel");
-    assert_eq!(error.kind(), Kind::Timeout);
-    let gone = timeout(Duration::from_millis(100), client.get(PATH));
-    gone.await.expect_err("no tunnel");
-    until(|| proxy.calls().len() == 3).await;
-    sleep(Duration::from_millis(1_500)).await;
-    assert_eq!(server.ledger().summary().data_calls, 0);
 }
 
 #[tokio::test]
@@ -252,14 +177,13 @@ fn build_refuses_invalid_ignored_or_insecure_settings() {
     let own = || https(secret()).tls(tls(RootCertStore::empty()));
     let given = || https(secret()).connector(HttpConnector::new());
     let at = |data: &str| Client::builder("https://auth.example.org", data, secret());
+    let roots = |pem: &[u8]| https(secret()).root_certificate(pem);
+    let plain = || at("http://data.example.org");
     let mut alpn = tls(RootCertStore::empty());
     alpn.alpn_protocols = vec![b"h2".to_vec()];
-    let plain = TokenEndpoint::discover("http://127.0.0.1:1").expect("loopback");
+    let issuer = TokenEndpoint::discover("http://127.0.0.1:1").expect("loopback");
     let cases: [(Builder, &str); 19] = [
-        (
-            https(secret()).root_certificate(b"no PEM"),
-            "root certificate",
-        ),
+        (roots(b"no PEM"), "root certificate"),
         (own().root_certificate(b"any"), "root_certificate"),
         (own().proxy("not an address"), "proxy"),
         (own().proxy("socks5://127.0.0.1:1080"), "proxy"),
@@ -273,14 +197,11 @@ fn build_refuses_invalid_ignored_or_insecure_settings() {
         (given().proxy("http://127.0.0.1:3128"), "connector"),
         (given().env_proxies(), "connector"),
         // None of these may send the token in clear.
-        (
-            at("http://data.example.org").connector(HttpConnector::new()),
-            "https",
-        ),
-        (at("http://data.example.org").loopback_http(), "https"),
-        (at("http://data.example.org"), "Builder::loopback_http"),
+        (plain().connector(HttpConnector::new()), "https"),
+        (plain().loopback_http(), "https"),
+        (plain(), "Builder::loopback_http"),
         (at("http://127.0.0.1:1"), "Builder::loopback_http"),
-        (Client::builder(plain, DATA, secret()), ""),
+        (Client::builder(issuer, DATA, secret()), ""),
         (Client::builder("no URL", DATA, secret()), ""),
     ];
     for (builder, named) in cases {
@@ -312,26 +233,6 @@ fn build_refuses_invalid_ignored_or_insecure_settings() {
 }
 
 #[tokio::test]
-async fn clients_with_shared_limits_pause_separately() {
-    let refuses = answer("429 Too Many Requests\r\nretry-after: 3600", "");
-    let (refuses, serves) = (
-        Raw::saying(refuses).await,
-        Raw::saying(answer("200 OK", "")).await,
-    );
-    let limits = SharedLimits::from(Limits::default());
-    // By value, as one would write it first, and by reference.
-    let one = refuses.builder().limits(limits.clone()).built();
-    let other = serves.builder().limits(&limits).built();
-    let error = one
-        .get("/x")
-        .await
-        .map(drop)
-        .expect_err("its quota is gone");
-    assert_eq!(error.kind(), Kind::QuotaExhausted);
-    other.get("/x").await.expect("it is another key's");
-}
-
-#[tokio::test]
 async fn custom_connector_makes_all_connections_within_the_limit() {
     let sim = tds_sim::Sim::new(Config::default());
     let (asked, notes) = std::sync::mpsc::channel();
@@ -341,9 +242,11 @@ async fn custom_connector_makes_all_connections_within_the_limit() {
         std::future::ready(Ok(pipe_to(&serves)))
     });
     let limits = Limits::default().connections(5.try_into().expect("not zero"));
-    let credentials = crate::client::world::credentials(&sim);
-    let client = https(credentials).limits(limits).connector(pipes).built();
-    for body in crate::client::world::read_many(&client, 40).await {
+    let client = https(credentials(&sim))
+        .limits(limits)
+        .connector(pipes)
+        .built();
+    for body in read_many(&client, 40).await {
         assert!(body.expect("a whole body").starts_with(b"{\"name\""));
     }
     let seen = sim.ledger().summary();

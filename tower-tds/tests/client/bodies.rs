@@ -3,14 +3,8 @@
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, pause, resume, sleep},
-};
-use tower_tds::{
-    Client, Error, Kind, Limits, Response,
-    layers::errors::{RetryLayer, Sent},
-};
+use tokio::time::{Instant, pause, resume, sleep};
+use tower_tds::{Error, Kind, Limits, Response, layers::errors::RetryLayer};
 
 use crate::client::{
     raw::{Raw, answer},
@@ -118,25 +112,18 @@ async fn silent_body_ends_at_the_read_timeout() {
     }
 }
 
-/// A client of three data sockets that are all in use, and one more call.
-async fn crowded(
-    raw: &Raw,
-    retry: RetryLayer,
-) -> (Client, Vec<Response>, JoinHandle<Result<Response, Error>>) {
+#[tokio::test]
+async fn call_without_a_deadline_waits_for_a_download_to_end() {
+    let raw = Raw::saying(LENGTH).await;
+    // Three data sockets, which are all in use.
     let limits = Limits::default().connections(count(4));
+    let retry = RetryLayer::new().deadline(Duration::MAX);
     let client = raw.builder().limits(limits).retry(retry).built();
     let mut held = Vec::new();
     while held.len() < 3 {
         held.push(client.get("/hold").await.expect("the head of a success"));
     }
-    let call = client.get("/hold").into_future();
-    (client, held, tokio::spawn(call))
-}
-
-#[tokio::test]
-async fn call_without_a_deadline_waits_for_a_download_to_end() {
-    let raw = Raw::saying(LENGTH).await;
-    let (client, mut held, call) = crowded(&raw, RetryLayer::new().deadline(Duration::MAX)).await;
+    let call = tokio::spawn(client.get("/hold").into_future());
     pause();
     sleep(Duration::from_secs(600)).await;
     assert!(!call.is_finished());
@@ -149,20 +136,6 @@ async fn call_without_a_deadline_waits_for_a_download_to_end() {
     held.pop();
     call.await.expect("no panic").expect("its turn");
     assert_eq!(raw.seen(), ["POST", "t1", "t1", "t1", "t1"]);
-}
-
-#[tokio::test]
-async fn deadline_error_names_unread_bodies_as_its_wait() {
-    let raw = Raw::saying(LENGTH).await;
-    let (client, held, call) = crowded(&raw, RetryLayer::new()).await;
-    pause();
-    sleep(Duration::from_secs(121)).await;
-    let error = call.await.expect("no panic").expect_err("its deadline");
-    assert_eq!((error.kind(), error.sent()), (Kind::Timeout, Sent::Never));
-    let waited = error.waited_for().expect("it waited");
-    assert!(waited.contains("another response body to end"), "{error}");
-    assert_eq!(client.limiter().snapshot().waiting, 0);
-    assert_eq!((raw.seen().len(), held.len()), (4, 3));
 }
 
 const TAIPEI: &str = "\u{53f0}\u{5317}";
@@ -190,19 +163,11 @@ async fn byte_order_mark_is_no_part_of_text_and_json() {
 async fn text_is_decoded_from_its_charset() {
     for (kind, body, whole) in [
         ("text/csv; charset=Big5", &b"\xa5x\xa5_"[..], TAIPEI),
-        (
-            "text/csv;header=present;CHARSET=\"big5\"",
-            b"\xa5x\xa5_",
-            TAIPEI,
-        ),
+        ("text/csv;a=b;CHARSET=\"big5\"", b"\xa5x\xa5_", TAIPEI),
         ("text/csv; charset=utf-16le", b"\xf0\x53\x17\x53", TAIPEI),
         ("text/csv; charset=utf-8", TAIPEI.as_bytes(), TAIPEI),
         ("text/csv", TAIPEI.as_bytes(), TAIPEI),
-        (
-            "text/plain; charset=iso-8859-1",
-            b"Z\xfcrich",
-            "Z\u{fc}rich",
-        ),
+        ("text/csv; charset=iso-8859-1", b"Z\xfcrich", "Zürich"),
         // ASCII is the same in each charset.
         ("text/plain; charset=x-own", b"Zurich\r\n", "Zurich\r\n"),
     ] {

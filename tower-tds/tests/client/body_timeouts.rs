@@ -13,10 +13,7 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full, StreamBody};
 use tokio::time::{Instant, pause, resume, sleep, timeout};
 use tower::service_fn;
-use tower_tds::{
-    Client, Deadline, Kind, RequestBody,
-    layers::errors::{GiveUp, Sent},
-};
+use tower_tds::{Client, Deadline, Kind, RequestBody, layers::errors::GiveUp};
 
 use crate::client::world::{Built as _, PATH, builder, config, faults, start};
 
@@ -50,7 +47,6 @@ fn client(steps: &'static [Step], is_endless: bool) -> Client {
     }))
 }
 
-const DRIPS: &[Step] = &[Step::Data("x"), Step::Wait(Duration::from_millis(300))];
 const STALLS: &[Step] = &[Step::Data("one"), Step::Hangs];
 const FLOWS: &[Step] = &[Step::Data("x")];
 const PAUSES: &[Step] = &[Step::Data("bus"), Step::Wait(seconds(20)), Step::Data(".")];
@@ -60,29 +56,6 @@ const HALF: &[Step] = &[Step::Data("half"), Step::Breaks];
 
 const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
-}
-
-#[tokio::test(start_paused = true)]
-async fn deadline_ends_dripping_and_stalled_bodies() {
-    for (steps, is_endless) in [(DRIPS, true), (STALLS, false)] {
-        let client = client(steps, is_endless);
-        client.tokens().ready().await.expect("a token");
-        let start = Instant::now();
-        let response = client.get(PATH).deadline(seconds(2)).await;
-        let error = response.expect("a head").text().await.expect_err("no end");
-        assert_eq!(start.elapsed(), seconds(2), "{error}");
-        assert_eq!(
-            (error.kind(), error.sent()),
-            (Kind::Timeout, Sent::Answered)
-        );
-        assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
-        assert_eq!(error.waited_for(), Some("the rest of the body"));
-        assert!(
-            error.received() > Some(0) && error.is_timeout(),
-            "{error:?}"
-        );
-        assert_eq!(error.uri(), Some("https://localhost/v1/live/bus"));
-    }
 }
 
 #[tokio::test(start_paused = true)]

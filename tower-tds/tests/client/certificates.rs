@@ -8,6 +8,7 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::client::{
     log::Log,
     raw::{Act, Raw, say},
+    transport::built_with,
     world::{Built as _, https, secret},
 };
 
@@ -28,20 +29,12 @@ fn log_of(bundle: &[u8]) -> String {
 
 #[test]
 fn unusable_block_of_a_bundle_is_skipped_with_a_warning() {
-    let made = certificate();
-    let good = made.cert.pem();
-    let key = made.signing_key.serialize_pem();
-    let no_end = good.lines().take(4).collect::<Vec<_>>().join("\n");
-    let no_base64 = good.replace("MII", "M!I");
-    for (broken, why) in [
-        (&no_base64, "a block is not base64"),
-        (&no_end, "a block has no END line"),
-        (
-            &key.replace("PRIVATE KEY", "CERTIFICATE"),
-            "it is no certificate",
-        ),
-        (&key, "another kind of block"),
-    ] {
+    let good = certificate().cert.pem();
+    for (found, broken) in broken_pems() {
+        let Some(why) = found.strip_prefix("block 1: ") else {
+            continue;
+        };
+        let broken = String::from_utf8(broken).expect("it is PEM");
         for (n, bundle) in (1..).zip([
             format!("{broken}\n{good}"),
             format!("# comment\n{good}\n{broken}\n{good}"),
@@ -58,33 +51,86 @@ fn unusable_block_of_a_bundle_is_skipped_with_a_warning() {
     }
 }
 
-#[test]
-fn root_certificate_error_names_what_was_found() {
+/// Files that hold no usable certificate, and what is found instead.
+fn broken_pems() -> Vec<(&'static str, Vec<u8>)> {
     let made = certificate();
-    let pem = made.cert.pem();
-    let wide = pem.encode_utf16().flat_map(u16::to_le_bytes);
-    let wide: Vec<u8> = [0xff, 0xfe].into_iter().chain(wide).collect();
-    for (file, found) in [
-        (&b""[..], "the file is empty"),
-        (made.cert.der(), "it is DER; convert it with `openssl x509"),
-        (&wide, "it is UTF-16; save it as UTF-8"),
-        (b"\n\n", "it is no PEM"),
-        (b"<html>login</html>", "it is no PEM"),
+    let (key, pem) = (made.signing_key.serialize_pem(), made.cert.pem());
+    let both = format!("{key}{pem}").repeat(20);
+    let cut = key.lines().take(4).collect::<Vec<_>>().join("\n");
+    let wide = format!("\u{feff}{pem}");
+    let wide = wide.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let no_end = "block 1: a block has no END line of its own";
+    let line = "block 1: a BEGIN line does not end after its name";
+    let other = "block 1: it is another kind of block than CERTIFICATE";
+    let none = key.replace("PRIVATE KEY", "CERTIFICATE");
+    vec![
+        ("the file is empty", Vec::new()),
         (
-            made.signing_key.serialize_pem().as_bytes(),
-            "block 1: it is another kind of block than CERTIFICATE",
+            "it is DER; convert it with `openssl x509",
+            made.cert.der().to_vec(),
         ),
+        ("it is UTF-16; save it as UTF-8", wide),
+        ("it is no PEM", b"\n\n".to_vec()),
+        ("it is no PEM", b"<html>login</html>".to_vec()),
+        (no_end, both.replace('\n', "").into()),
+        (no_end, both.replace('\n', " ").into()),
+        (line, both.replace('\n', "\\n").into()),
+        (no_end, cut.into()),
         (
-            made.cert.pem().replace("MII", "M!I").as_bytes(),
             "block 1: a block is not base64",
+            pem.replace("MII", "M!I").into(),
         ),
-    ] {
-        let error = build(file).expect_err(found).to_string();
+        (other, key.into()),
+        ("block 1: it is no certificate", none.into()),
+    ]
+}
+
+/// Asserts one short line, with no part of the file as text or as byte codes.
+fn assert_shows_nothing(said: &str, file: &[u8]) {
+    assert!(said.len() <= 300 && said.lines().count() == 1, "{said}");
+    let mut bare = String::from_utf8_lossy(file).into_owned();
+    for label in ["-----", "BEGIN ", "END ", "PRIVATE KEY", "CERTIFICATE"] {
+        bare = bare.replace(label, "");
+    }
+    for part in bare.trim().as_bytes().windows(8).take(200) {
+        let codes: Vec<_> = part.iter().map(u8::to_string).collect();
+        let part = String::from_utf8_lossy(part);
+        let is_shown = said.contains(&*part) || said.contains(&codes.join(", "));
+        assert!(!is_shown, "{said}");
+    }
+}
+
+#[test]
+fn root_certificate_error_names_what_was_found_and_shows_no_byte_of_it() {
+    for (found, file) in broken_pems() {
+        let error = build(&file).expect_err(found);
+        let text = error.to_string();
+        let begins = "a root certificate is not usable: give it in PEM";
         assert!(
-            error.starts_with("a root certificate is not usable: give it in PEM"),
-            "{error}"
+            text.starts_with(begins) && text.contains(found),
+            "{found}: {text}"
         );
-        assert!(error.contains(found), "{error}");
+        for said in [text, format!("{error:?}"), format!("{error:#?}")] {
+            assert_shows_nothing(&said, &file);
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(
+    any(windows, target_vendor = "apple"),
+    ignore = "the platform has its own store there, whatever the variables name"
+)]
+fn no_byte_of_the_file_of_root_certificates_is_in_the_error() {
+    for (n, (found, file)) in broken_pems().into_iter().enumerate() {
+        let path = format!("{}/broken-{n}.pem", env!("CARGO_TARGET_TMPDIR"));
+        std::fs::write(&path, &file).expect("a place");
+        let said = built_with("roots", &[("SSL_CERT_FILE", &path)]);
+        let line = said.lines().find_map(|line| line.split_once("SAID "));
+        let (_, said) = line.expect("the child says");
+        assert!(said.contains("no root certificates"), "{found}: {said}");
+        assert_shows_nothing(said, &file);
+        std::fs::remove_file(&path).expect("it is there");
     }
 }
 

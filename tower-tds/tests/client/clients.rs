@@ -7,24 +7,18 @@ use http::{
     Request, Response, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_LENGTH},
 };
-use http_body_util::{BodyExt, Either, Full};
+use http_body_util::{BodyExt, Full};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::TokioExecutor,
 };
 use tds_sim::{Config, Server, Summary};
 use tokio::{task::JoinSet, time::Instant};
-use tower::{
-    BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService,
-};
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::decompression::DecompressionLayer;
 use tower_tds::{
-    Client, Credentials, Error, Kind, Limits, TdsLayer,
-    layers::{
-        errors::{DeadlineAt, RetryLayer},
-        limits::ConnectionLimitLayer,
-        token::Origin,
-    },
+    Client, Error, Kind, Limits, TdsLayer,
+    layers::{errors::DeadlineAt, limits::ConnectionLimitLayer, token::Origin},
 };
 
 use crate::client::world::{Built as _, PATH, builder, count, read, served, start};
@@ -124,42 +118,6 @@ async fn request_with_only_a_path_goes_to_the_one_origin() {
     assert_eq!(server.ledger().summary().data_calls, 2);
 }
 
-/// For `map_result`: an error with a status is a response again.
-fn answered<B>(
-    result: Result<Response<B>, Error>,
-) -> Result<Response<Either<B, Full<Bytes>>>, Error> {
-    match result {
-        Ok(response) => Ok(response.map(Either::Left)),
-        Err(error) => Ok(error
-            .into_response()?
-            .map(|body| Either::Right(body.into()))),
-    }
-}
-
-#[tokio::test]
-async fn answered_errors_are_responses_for_those_who_read_statuses() {
-    let (server, client) = served().await;
-    let service = ServiceBuilder::new()
-        .map_result(answered)
-        .layer(client.layer())
-        .service(http(&client, |_| {}));
-    let none = || request("/no/such/thing".to_owned());
-    let answer = service.oneshot(none()).await.expect("a response");
-    let own = answered(client.oneshot(none()).await).expect("a response");
-    let statuses = (answer.status(), own.status());
-    assert_eq!(statuses, (StatusCode::NOT_FOUND, StatusCode::NOT_FOUND));
-    let answer = answer.into_body().collect().await.expect("a whole body");
-    let own = own.into_body().collect().await.expect("a whole body");
-    assert!(!own.to_bytes().is_empty() && answer.to_bytes().len() > 2);
-
-    // A token that is refused is no response to the call.
-    let wrong = Credentials::new("nobody", "wrong").expect("usable");
-    let refused = Client::builder(server.auth_url(), server.base_url(), wrong);
-    let refused = refused.loopback_http().built();
-    let error = answered(refused.oneshot(none()).await);
-    assert_eq!(error.expect_err("no token").kind(), Kind::TokenRefused);
-}
-
 #[tokio::test]
 async fn client_layer_works_over_http2() {
     let (server, client) = served().await;
@@ -188,22 +146,6 @@ async fn client_layer_works_over_tower_http_decompression() {
     let decoded = answer.into_body().collect().await.expect("a whole body");
     let plain = read(client.get(path)).await.expect("a whole body");
     assert_eq!(decoded.to_bytes(), plain);
-}
-
-#[tokio::test]
-async fn client_layer_works_under_tower_layers_and_boxed() {
-    let (_server, client) = served().await;
-    let layer = client.layer();
-    let service = ServiceBuilder::new()
-        .buffer(10)
-        .timeout(Duration::from_secs(20))
-        .load_shed()
-        .concurrency_limit(5)
-        .layer(layer.retry(RetryLayer::new().deadline(Duration::from_secs(10))))
-        .service(http(&client, |_| {}));
-    let service = BoxCloneSyncService::new(service);
-    let answer = service.oneshot(request(PATH.to_owned())).await;
-    assert_eq!(answer.expect("data").status(), StatusCode::OK);
 }
 
 #[tokio::test]

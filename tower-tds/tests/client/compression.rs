@@ -147,14 +147,8 @@ async fn all_names_and_lists_of_codings_are_decoded() {
 
 #[tokio::test]
 async fn coding_that_is_not_undone_is_an_error_that_names_it() {
-    for coding in [
-        "deflate",
-        "zstd",
-        "DEFLATE",
-        "gzip, deflate",
-        "deflate, gzip",
-        "aes128gcm",
-    ] {
+    let codings = "deflate|zstd|DEFLATE|gzip, deflate|deflate, gzip|aes128gcm";
+    for coding in codings.split('|') {
         let error = text_of(&coded(coding, 3, b"any")).await;
         let error = error.expect_err("nothing decodes it");
         assert_eq!(error.kind(), Kind::Malformed, "{coding}");

@@ -1,21 +1,29 @@
-//! The connection of a request after a failed one, as the server saw it.
+//! The connection of a request: after a failed one, and where there is none in time.
 
 use std::time::Duration;
 
 use http::{Method, Request};
+use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::{
     net::{TcpSocket, TcpStream},
-    time::{Instant, pause},
+    time::{Instant, pause, resume, sleep},
 };
 use tower_tds::{
-    Client, Error, Kind, Limits,
-    layers::errors::{RetryLayer, Sent},
+    Builder, Client, Error, Kind, Limits,
+    layers::{
+        errors::{RetryLayer, Sent},
+        outcome,
+    },
 };
 
 use crate::client::{
     raw::{Act, Raw, answer, say},
     world::{Built as _, count},
 };
+
+fn once(builder: Builder) -> Client {
+    builder.retry(RetryLayer::new().attempts(count(1))).built()
+}
 
 async fn call(client: &Client, method: &Method) -> Result<(), Error> {
     let request = Request::builder().method(method).uri("/").body(());
@@ -32,14 +40,9 @@ async fn idempotent_call_on_a_closed_connection_uses_a_new_one_and_others_are_no
         for method in methods.split(' ') {
             let method: Method = method.parse().expect("a method");
             // The server closes the first connection as soon as its second request arrives.
-            let seen = std::sync::Arc::<std::sync::Mutex<Vec<usize>>>::default();
-            let log = seen.clone();
-            let raw = Raw::start(move |asked| {
-                log.lock().expect("no panic").push(asked.connection);
-                match (asked.connection, asked.number) {
-                    (1, 2) => vec![Act::Cut],
-                    _ => vec![say(answer("200 OK", ""))],
-                }
+            let raw = Raw::start(|asked| match (asked.connection, asked.number) {
+                (1, 2) => vec![Act::Cut],
+                _ => vec![say(answer("200 OK", ""))],
             });
             let raw = raw.await;
             let soon = Duration::from_millis(1);
@@ -50,14 +53,14 @@ async fn idempotent_call_on_a_closed_connection_uses_a_new_one_and_others_are_no
             let first = call(&client, &Method::GET).await;
             first.expect("the first connection is well at first");
             let called = call(&client, &method).await;
-            let connections = seen.lock().expect("no panic").clone();
+            let seen = (raw.calls().len(), raw.connects());
             if is_repeated {
                 called.expect("the next connection is well");
-                assert_eq!(connections, [1, 1, 2], "{method}");
+                assert_eq!(seen, (3, 2), "{method}");
             } else {
                 let error = called.expect_err("it may have run");
                 assert_eq!((error.kind(), error.attempts()), (Kind::Reset, 1));
-                assert_eq!(connections, [1, 1], "{method}");
+                assert_eq!(seen, (2, 1), "{method}");
             }
         }
     }
@@ -90,4 +93,48 @@ async fn unaccepted_connect_fails_after_30_seconds_unsent() {
     assert_eq!((error.kind(), error.attempts()), (Kind::Connect, 3));
     assert_eq!((error.sent(), start.elapsed().as_secs()), (Sent::Never, 30));
     drop((queued, full));
+}
+
+#[tokio::test]
+async fn call_without_a_socket_in_time_was_not_sent() {
+    // The server never closes: the only data socket counts for 30 s after its call was cancelled.
+    let head = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n";
+    let raw = Raw::start(move |_| vec![say(head), Act::Hang]).await;
+    let client = once(
+        raw.builder()
+            .limits(Limits::default().connections(count(2))),
+    );
+    drop(client.get("/").await.expect("the head of a success"));
+    pause();
+    let call = client.get("/").deadline(Duration::from_secs(5));
+    let error = call.await.map(drop).expect_err("there is no socket");
+    assert_eq!((error.kind(), error.sent()), (Kind::Timeout, Sent::Never));
+    let chain: Vec<_> = outcome::chain(&error).map(ToString::to_string).collect();
+    let limit = "waiting for a connection; request not sent";
+    assert!(chain.iter().any(|link| link.contains(limit)), "{chain:?}");
+}
+
+/// What the peer has ended is counted by then, or half a second later. Behind a connector of the user's it may be a
+/// proxy that has ended, and the service may get the request later.
+#[tokio::test]
+async fn calls_whose_server_ends_the_connection_count_for_half_a_second_if_it_is_direct() {
+    for (resets, is_direct) in [(true, true), (false, true), (true, false)] {
+        let end = move || if resets { Act::Reset } else { Act::Cut };
+        let raw = Raw::start(move |_| vec![end()]).await;
+        let mut builder = raw.builder();
+        if !is_direct {
+            builder = builder.connector(HttpConnector::new());
+        }
+        let client = once(builder);
+        for _ in 0..5 {
+            let error = client.get("/").await.map(drop).expect_err("no head");
+            assert_eq!(error.sent(), Sent::Unknown, "{error}");
+        }
+        pause();
+        sleep(Duration::from_millis(1_510)).await;
+        let left = if is_direct { 0 } else { 5 };
+        let live = client.limiter().snapshot().live;
+        assert_eq!(live, left, "reset: {resets}");
+        resume();
+    }
 }

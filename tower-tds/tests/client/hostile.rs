@@ -29,72 +29,43 @@ use Then::{Closes, Drips, Hangs, Repeats};
 
 /// The attacks of the data endpoint, and their errors; the token endpoint of the same server is honest.
 fn attacks() -> Vec<(&'static str, Arc<[u8]>, Then, Kind)> {
-    let ok = "HTTP/1.1 200 OK\r\n";
-    let with = |head: &str| Arc::from(format!("{ok}{head}").into_bytes());
+    let with = |head: &str| Arc::from(format!("HTTP/1.1 200 OK\r\n{head}").into_bytes());
+    let none = || Arc::from([]);
     let kilobyte = Repeats(&[b'x'; 1_024]);
     let hints = Repeats(b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n");
-    let lengths = "content-length: 1\r\ncontent-length: 2\r\n\r\n";
+    let headers = Repeats(b"x-header: value\r\n");
+    let extensions = Repeats(b";extension=value");
+    let chunk = with("transfer-encoding: chunked\r\n\r\n1");
+    let last = with("transfer-encoding: chunked\r\n\r\n0\r\n");
+    let long = with("content-length: 1000000\r\n\r\n");
+    let lengths = with("content-length: 1\r\ncontent-length: 2\r\n\r\n");
+    let beyond_64_bits = with("content-length: 99999999999999999999\r\n\r\n");
+    let error = Arc::from(*b"HTTP/1.1 503 No\r\n\r\n");
+    let garbage = Arc::from(*b"\0\x01\x02 no HTTP\r\n\r\n");
+    // A thousand times as large when it is decoded.
     let bomb = answer("503 No\r\ncontent-encoding: gzip", &*BOMB);
-    let (chunked, none) = ("transfer-encoding: chunked\r\n\r\n", || Arc::from([]));
     vec![
         ("silence", none(), Hangs, Kind::Timeout),
         ("silence of TLS", none(), Hangs, Kind::Timeout),
         ("slow head", with("x: "), Drips, Kind::Timeout),
-        (
-            "headers",
-            with(""),
-            Repeats(b"x-header: value\r\n"),
-            Kind::Malformed,
-        ),
+        ("headers", with(""), headers, Kind::Malformed),
         ("long header", with("x: "), kilobyte, Kind::Malformed),
         ("early hints", none(), hints, Kind::Timeout),
-        (
-            "slow body",
-            with("content-length: 1000000\r\n\r\n"),
-            Drips,
-            Kind::Timeout,
-        ),
-        (
-            "chunk extensions",
-            with(&format!("{chunked}1")),
-            Repeats(b";extension=value"),
-            Kind::Truncated,
-        ),
-        (
-            "trailers",
-            with(&format!("{chunked}0\r\n")),
-            Repeats(b"x-trailer: value\r\n"),
-            Kind::Truncated,
-        ),
-        (
-            "endless error",
-            (*b"HTTP/1.1 503 No\r\n\r\n").into(),
-            kilobyte,
-            Kind::Unavailable,
-        ),
-        // A thousand times as large when it is decoded.
+        ("slow body", long, Drips, Kind::Timeout),
+        ("chunk extensions", chunk, extensions, Kind::Truncated),
+        ("trailers", last, headers, Kind::Truncated),
+        ("endless error", error, kilobyte, Kind::Unavailable),
         ("bomb", bomb.into(), Closes, Kind::Unavailable),
-        ("two lengths", with(lengths), Drips, Kind::Malformed),
-        // Beyond 64 bits.
-        (
-            "huge length",
-            with("content-length: 99999999999999999999\r\n\r\n"),
-            Drips,
-            Kind::Malformed,
-        ),
-        (
-            "garbage",
-            (*b"\0\x01\x02 no HTTP\r\n\r\n").into(),
-            Drips,
-            Kind::Malformed,
-        ),
+        ("two lengths", lengths, Drips, Kind::Malformed),
+        ("huge length", beyond_64_bits, Drips, Kind::Malformed),
+        ("garbage", garbage, Drips, Kind::Malformed),
     ]
 }
 
-/// Created before the calls, because its creation takes as long as their deadline. 64 MiB of zeros in 64 KiB.
+/// Created before the calls, because its creation takes as long as their deadline. 16 MiB of zeros in 16 KiB.
 static BOMB: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    for _ in 0..64 {
+    for _ in 0..16 {
         encoder.write_all(&[0; 1 << 20]).expect("it is memory");
     }
     encoder.finish().expect("it is memory")

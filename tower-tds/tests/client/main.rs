@@ -16,7 +16,6 @@ mod fairness;
 mod first_run;
 mod framing;
 mod hostile;
-mod limits;
 mod log;
 mod memory;
 mod order;

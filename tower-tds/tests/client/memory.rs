@@ -76,8 +76,8 @@ const CHILD: &str = "TDS_TEST_DOWNLOADS";
 
 const THIS: &str = "client::memory::a_download_takes_less_than_8_megabytes";
 
-/// Twelve times the memory that the download may take.
-const BYTES: usize = 100_000_000;
+/// Six times the memory that the download may take.
+const BYTES: usize = 50_000_000;
 
 /// Bytes between two looks at the memory.
 const STEP: usize = 1_000_000;

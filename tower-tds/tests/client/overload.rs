@@ -4,27 +4,19 @@
 //! bars are asserted where you ask for a minute of each load, which the table of BENCHMARKS.md has:
 //! `OVERLOAD_SECONDS=60 cargo test --release -p suites client::overload -- --nocapture`.
 
-use std::{env, pin::Pin, time::Duration};
+use std::{env, time::Duration};
 
 use fastrand::Rng;
-use http_body_util::BodyExt as _;
 use tds_sim::{Config, Sim};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
-use tower::ServiceExt as _;
-use tower_tds::{
-    Client, Kind,
-    layers::{
-        errors::{DeadlineAt, RetryLayer},
-        limits::Limits,
-    },
-};
+use tower_tds::{Client, Kind};
 
-use crate::client::world::{Built as _, PATH, builder, faults, get, read, stack, start};
+use crate::client::world::{Built as _, PATH, builder, faults, piped, read, start};
 
-/// A load over sockets, or under paused time.
+/// A load on the client of a service.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     /// Calls a second, at random times.
@@ -45,37 +37,31 @@ struct Outcome {
     rejections: Vec<Duration>,
 }
 
-enum End {
-    Answered,
-    Rejected,
-    Late,
-}
-
 // === impl Load ===
 
 impl Load {
     const OVER_SOCKETS: [Self; 5] = [
-        Self::new(60.0, 80, 1),
-        Self::new(110.0, 80, 2),
-        Self::new(60.0, 600, 1),
-        Self::new(110.0, 600, 2),
-        Self {
-            stalls: 400,
-            ..Self::new(60.0, 80, 1)
-        },
+        Self::new(60.0, 80, 1, 0),
+        Self::new(110.0, 80, 2, 0),
+        Self::new(60.0, 600, 1, 0),
+        Self::new(110.0, 600, 2, 0),
+        Self::new(60.0, 80, 1, 400),
     ];
 
-    const fn new(rate: f64, takes: u64, deadline: u64) -> Self {
+    const OTHERS: [Self; 4] = [
+        Self::new(60.0, 80, 2, 0),
+        Self::new(110.0, 80, 1, 0),
+        Self::new(60.0, 600, 2, 0),
+        Self::new(110.0, 600, 1, 0),
+    ];
+
+    const fn new(rate: f64, takes: u64, deadline: u64, stalls: u64) -> Self {
         Self {
             rate,
             takes,
             deadline,
-            stalls: 0,
+            stalls,
         }
-    }
-
-    const fn takes(self) -> Duration {
-        Duration::from_millis(self.takes)
     }
 
     const fn deadline(self) -> Duration {
@@ -85,24 +71,25 @@ impl Load {
     /// The service that takes so long.
     fn config(self) -> Config {
         let mut config = Config::default();
-        config.faults = match self.stalls {
-            0 => faults(&[&format!("head={}ms", self.takes)]),
-            stalls => faults(&[
-                &format!("head={}ms", self.takes),
-                &format!("data=stall:{stalls}ms"),
-            ]),
-        };
+        let (head, stall) = (self.takes, self.stalls);
+        let texts = [format!("head={head}ms"), format!("data=stall:{stall}ms")];
+        let texts = texts.each_ref().map(|text| &**text);
+        config.faults = faults(&texts[..1 + usize::from(stall > 0)]);
         config
     }
 
     /// Makes calls for so long.
-    async fn run(self, lasts: Duration, call: &Calls) -> Outcome {
+    async fn run(self, lasts: Duration, client: Client, deadline: Option<Duration>) -> Outcome {
         let mut rng = Rng::with_seed(7);
         let mut calls = JoinSet::new();
         let (begin, mut at) = (Instant::now(), Duration::ZERO);
         while at < lasts {
             sleep_until(begin + at).await;
-            let call = call();
+            let mut call = client.get(PATH);
+            if let Some(deadline) = deadline {
+                call = call.deadline(deadline);
+            }
+            let call = read(call);
             calls.spawn(async move {
                 let begin = Instant::now();
                 (call.await, begin.elapsed())
@@ -110,11 +97,11 @@ impl Load {
             at += Duration::from_secs_f64(-(1.0 - rng.f64()).ln() / self.rate);
         }
         let mut outcome = Outcome::default();
-        for (end, took) in calls.join_all().await {
-            match end {
-                End::Answered => outcome.answered += 1,
-                End::Rejected => outcome.rejections.push(took),
-                End::Late => {}
+        for (ended, took) in calls.join_all().await {
+            match ended {
+                Ok(_) => outcome.answered += 1,
+                Err(error) if error.kind() == Kind::LimitTimeout => outcome.rejections.push(took),
+                Err(_) => {}
             }
         }
         outcome
@@ -122,113 +109,57 @@ impl Load {
 
     /// Counts the requests that calls without a deadline send, up to the last moment at which a call
     /// with one could be sent.
-    async fn possible(self, sim: &Sim, lasts: Duration, call: Calls) -> u64 {
-        let ends = Instant::now() + lasts + self.deadline() - self.takes();
-        let calls = tokio::spawn(async move { self.run(lasts, &call).await });
+    async fn possible(self, sim: &Sim, lasts: Duration, client: Client) -> u64 {
+        let ends = Instant::now() + lasts + self.deadline() - Duration::from_millis(self.takes);
+        let calls = tokio::spawn(self.run(lasts, client, None));
         sleep_until(ends).await;
         calls.abort();
         sim.ledger().summary().data_calls
     }
-}
 
-fn ended(error: &tower_tds::Error) -> End {
-    match error.kind() {
-        Kind::LimitTimeout => End::Rejected,
-        _ => End::Late,
+    /// Asserts what no speed changes: nothing that was sent was refused, calls beyond the quota were rejected, and after
+    /// the load the client is healthy.
+    ///
+    /// Returns how many were sent.
+    async fn judge(self, outcome: &Outcome, sim: &Sim, client: &Client) -> u64 {
+        let summary = sim.ledger().summary();
+        let statuses: Vec<_> = summary.by_status.keys().copied().collect();
+        assert_eq!(statuses, [200], "{self:?}");
+        assert!(!outcome.rejections.is_empty(), "{self:?}: it was too low");
+        for _ in 0..20 {
+            client.get(PATH).await.expect("the load is over");
+        }
+        summary.data_calls
+    }
+
+    /// Asserts the bars.
+    #[expect(clippy::print_stdout, reason = "a row of a table")]
+    fn measure(self, (sent, possible): (u64, u64), mut outcome: Outcome) {
+        let share = outcome.answered as f64 / sent as f64;
+        outcome.rejections.sort();
+        let p99 = outcome.rejections.len() * 99 / 100;
+        let p99 = outcome.rejections.get(p99).copied().unwrap_or_default();
+        let rejections = outcome.rejections.len();
+        println!("| {self:?} | {sent} of {possible} | {share:.3} | {rejections} | {p99:.1?} |");
+        assert!(share >= 0.93, "{self:?}: {share} of {sent}");
+        let is_used = sent as f64 >= 0.9 * possible as f64;
+        assert!(is_used, "{self:?}: {sent} of {possible}");
+        assert!(rejections > 10, "{self:?}: {rejections}");
     }
 }
 
-/// Makes a call.
-type Calls = Box<dyn Fn() -> Pin<Box<dyn Future<Output = End> + Send>> + Send + Sync>;
-
-/// Calls over sockets.
-fn over_sockets(client: Client, allowed: Option<Duration>) -> Calls {
-    Box::new(move || {
-        let mut call = client.get(PATH);
-        if let Some(allowed) = allowed {
-            call = call.deadline(allowed);
-        }
-        let read = read(call);
-        Box::pin(async {
-            read.await
-                .map_or_else(|error| ended(&error), |_| End::Answered)
-        })
-    })
-}
-
-/// Calls through the layer, under paused time.
-fn paused(sim: &Sim, allowed: Option<Duration>) -> Calls {
-    let stack = stack(sim, RetryLayer::new(), Limits::default());
-    Box::new(move || {
-        let mut request = get(PATH);
-        if let Some(allowed) = allowed {
-            let at = DeadlineAt::new((Instant::now() + allowed).into_std());
-            request.extensions_mut().insert(at);
-        }
-        let call = stack.clone().oneshot(request);
-        Box::pin(async move {
-            match call.await {
-                Ok(response) => match response.into_body().collect().await {
-                    Ok(_) => End::Answered,
-                    Err(_) => End::Late,
-                },
-                Err(error) => ended(&error),
-            }
-        })
-    })
-}
-
-/// Asserts what no speed changes: nothing that was sent was refused, and calls beyond the quota were rejected.
-///
-/// Returns how many were sent.
-fn judge(load: Load, outcome: &Outcome, sim: &Sim) -> u64 {
-    let summary = sim.ledger().summary();
-    let statuses: Vec<_> = summary.by_status.keys().copied().collect();
-    assert_eq!(statuses, [200], "{load:?}");
-    assert!(
-        !outcome.rejections.is_empty(),
-        "{load:?}: the load was too low"
-    );
-    summary.data_calls
-}
-
-/// Asserts the bars.
-#[expect(clippy::print_stdout, reason = "a row of a table")]
-fn measure(load: Load, (sent, possible): (u64, u64), mut outcome: Outcome) {
-    let share = outcome.answered as f64 / sent as f64;
-    outcome.rejections.sort();
-    let p99 = outcome.rejections.len() * 99 / 100;
-    let p99 = outcome.rejections.get(p99).copied().unwrap_or_default();
-    let rejections = outcome.rejections.len();
-    println!("| {load:?} | {sent} of {possible} | {share:.3} | {rejections} | {p99:.1?} |");
-    assert!(share >= 0.93, "{load:?}: {share} of {sent}");
-    assert!(
-        sent as f64 >= 0.9 * possible as f64,
-        "{load:?}: {sent} of {possible}"
-    );
-    assert!(rejections > 10, "{load:?}: {rejections}");
-}
-
 #[tokio::test(start_paused = true)]
-async fn layer_under_overload_answers_what_it_sends_and_sends_what_the_quota_allows() {
-    let lasts = Duration::from_secs(40);
-    let times = [(80, 1), (80, 2), (600, 1), (600, 2)];
-    for (rate, (takes, deadline)) in [60.0, 110.0]
-        .into_iter()
-        .flat_map(|rate| times.map(|times| (rate, times)))
-    {
-        let load = Load::new(rate, takes, deadline);
+async fn client_under_overload_answers_what_it_sends_and_sends_what_the_quota_allows() {
+    let lasts = Duration::from_secs(20);
+    for load in Load::OVER_SOCKETS.into_iter().chain(Load::OTHERS) {
         let [sim, other] = [(); 2].map(|()| Sim::new(load.config()));
-        let call = paused(&sim, Some(load.deadline()));
-        let outcome = load.run(lasts, &call).await;
-        let sent = judge(load, &outcome, &sim);
-        // After the load it is healthy at once.
+        let client = piped(&sim).built();
+        let outcome = load.run(lasts, client.clone(), Some(load.deadline()));
+        let outcome = outcome.await;
         sleep(Duration::from_secs(2)).await;
-        for _ in 0..20 {
-            assert!(matches!(call().await, End::Answered), "{load:?}");
-        }
-        let possible = load.possible(&other, lasts, paused(&other, None)).await;
-        measure(load, (sent, possible), outcome);
+        let sent = load.judge(&outcome, &sim, &client).await;
+        let possible = load.possible(&other, lasts, piped(&other).built()).await;
+        load.measure((sent, possible), outcome);
     }
 }
 
@@ -242,20 +173,20 @@ async fn client_under_overload_sends_only_what_is_allowed_and_is_healthy_afterwa
         loads.spawn(async move {
             let server = start(load.config()).await;
             let client = builder(&server).built();
-            let calls = over_sockets(client.clone(), Some(load.deadline()));
-            let outcome = load.run(lasts, &calls);
-            if asked.is_some() {
+            let outcome = load.run(lasts, client.clone(), Some(load.deadline()));
+            let mut possible = None;
+            let outcome = if asked.is_some() {
                 let other = start(load.config()).await;
-                let without = over_sockets(builder(&other).built(), None);
-                let possible = load.possible(other.sim(), lasts, without);
-                let (outcome, possible) = tokio::join!(outcome, possible);
-                let sent = judge(load, &outcome, server.sim());
-                measure(load, (sent, possible), outcome);
+                let without = load.possible(other.sim(), lasts, builder(&other).built());
+                let (outcome, without) = tokio::join!(outcome, without);
+                possible = Some(without);
+                outcome
             } else {
-                judge(load, &outcome.await, server.sim());
-            }
-            for _ in 0..20 {
-                client.get(PATH).await.expect("the load is over");
+                outcome.await
+            };
+            let sent = load.judge(&outcome, server.sim(), &client).await;
+            if let Some(possible) = possible {
+                load.measure((sent, possible), outcome);
             }
         });
     }

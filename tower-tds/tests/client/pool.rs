@@ -233,16 +233,19 @@ async fn connects_that_no_call_awaits_end_with_the_last_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connect_of_a_call_that_has_gone_serves_the_next_one() {
+async fn connect_of_a_call_that_has_gone_serves_the_next_one_and_sends_nothing_for_it() {
     let net = Pipes::new(|_| Duration::ZERO);
     let client = net.client(SECOND * 2).await;
     let gone = calls(&client, 1, SECOND).await.remove(0);
     gone.expect_err("no connection yet");
+    let cancelled = timeout(SECOND / 2, client.get(PATH));
+    cancelled.await.map(drop).expect_err("no connection yet");
     sleep(SECOND * 2).await;
     let begins = Instant::now();
     answered(&client, 1).await;
     assert!(begins.elapsed() < SECOND, "it did not connect");
-    assert_eq!(net.raw.connects(), 1);
+    // Nothing was sent for those that have gone.
+    assert_eq!((net.raw.connects(), net.raw.calls().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

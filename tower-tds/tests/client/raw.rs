@@ -2,6 +2,7 @@
 
 use std::{
     future::pending,
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -142,14 +143,7 @@ impl Raw {
     }
 
     pub(crate) async fn listen(mut self, address: &str) -> Self {
-        let listener = TcpListener::bind((address, 0)).await.expect("a port");
-        self.url = format!("http://{}", listener.local_addr().expect("an address"));
-        let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(Box::new(stream), Arc::clone(&shared)));
-            }
-        });
+        self.url = format!("http://{}", self.accept(address, None).await);
         self
     }
 
@@ -168,18 +162,28 @@ impl Raw {
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], key);
         let acceptor = TlsAcceptor::from(Arc::new(config.expect("a certificate")));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        self.url = format!("https://localhost:{port}");
+        let address = self.accept("127.0.0.1", Some(acceptor)).await;
+        self.url = format!("https://localhost:{}", address.port());
+        (self, certificate.pem())
+    }
+
+    async fn accept(&self, address: &str, tls: Option<TlsAcceptor>) -> SocketAddr {
+        let listener = TcpListener::bind((address, 0)).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                if let Ok(stream) = acceptor.accept(stream).await {
-                    tokio::spawn(serve(Box::new(stream), Arc::clone(&shared)));
-                }
+                let stream: Box<dyn Stream> = match &tls {
+                    None => Box::new(stream),
+                    Some(tls) => match tls.accept(stream).await {
+                        Ok(stream) => Box::new(stream),
+                        Err(_) => continue,
+                    },
+                };
+                tokio::spawn(serve(stream, Arc::clone(&shared)));
             }
         });
-        (self, certificate.pem())
+        address
     }
 
     /// Opens a connection to it.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tds_sim::{Config, Server};
 use tokio::task::JoinSet;
-use tower_tds::{Client, Credentials, CredentialsProvider, Kind, Limits, Quota, SharedLimits};
+use tower_tds::{Client, Limits, Quota, SharedLimits};
 
 use crate::client::world::{
     Built as _, PATH, at_once, builder, config, count, read, read_many, start,
@@ -12,22 +12,6 @@ use crate::client::world::{
 
 fn client(server: &Server, limits: impl Into<SharedLimits>) -> Client {
     builder(server).limits(limits).built()
-}
-
-#[tokio::test]
-async fn token_uses_the_callers_provider_and_settings() {
-    let server = start(Config::default()).await;
-    let sim = server.sim().clone();
-    let provider = CredentialsProvider::from_fn(move || {
-        let credentials = Credentials::new(sim.client_id(), sim.client_secret());
-        async move { credentials }
-    });
-    let client = Client::builder(server.auth_url(), server.base_url(), provider)
-        .loopback_http()
-        .tokens(|tokens| tokens.refresh_before(Duration::ZERO))
-        .built();
-    read(client.get(PATH)).await.expect("data");
-    assert_eq!(server.ledger().summary().token_posts, 1);
 }
 
 #[tokio::test]
@@ -63,16 +47,6 @@ async fn two_clients_share_their_limits() {
 }
 
 #[tokio::test]
-async fn token_request_counts_against_the_rate() {
-    let server = start(Config::default()).await;
-    let client = client(&server, Limits::new(Quota::per_second(count(1))));
-    read(client.get(PATH)).await.expect("data");
-    // The token came after the start and used the second's only permit.
-    let first = &server.ledger().arrivals()[0];
-    assert!(first.at >= Duration::from_secs(1), "{first:?}");
-}
-
-#[tokio::test]
 async fn token_request_precedes_queued_calls() {
     let server = start(Config::default()).await;
     let five_a_second = Quota::new(count(1), Duration::from_millis(200)).expect("an interval");
@@ -89,16 +63,4 @@ async fn token_request_precedes_queued_calls() {
         call.expect("no panic").expect("data");
     }
     assert!(calls.len() > 10, "{} still wait", calls.len());
-}
-
-#[tokio::test]
-async fn wrong_secret_fails_before_any_data_call() {
-    let server = start(Config::default()).await;
-    let credentials = Credentials::new(server.client_id(), "not-the-secret");
-    let credentials = credentials.expect("it looks like one");
-    let client = Client::builder(server.auth_url(), server.base_url(), credentials);
-    let error = client.loopback_http().built().get(PATH).await;
-    assert_eq!(error.expect_err("it is wrong").kind(), Kind::TokenRefused);
-    let seen = server.ledger().summary();
-    assert_eq!((seen.data_calls, seen.token_posts), (0, 1));
 }

@@ -62,6 +62,7 @@ fn client(sim: &Sim, limits: Limits, no_socket: bool) -> Client {
     builder.limits(limits).built()
 }
 
+const FOR_A_TOKEN: &str = "a token from https://auth.example.org";
 const TWO: Duration = Duration::from_secs(2);
 const HOURS: Duration = Duration::from_secs(100_000);
 
@@ -78,12 +79,7 @@ fn hangs(place: Place) -> Faults {
 async fn call_hanging_in_any_stage_ends_at_its_deadline() {
     let (late, never) = (Kind::Timeout, Sent::Never);
     for (place, kind, sent, waited) in [
-        (
-            Place::Token,
-            late,
-            never,
-            "a token from https://auth.example.org",
-        ),
+        (Place::Token, late, never, FOR_A_TOKEN),
         (Place::Permit, late, never, "the rate limit"),
         (Place::InFlight, late, never, "another response body to end"),
         (Place::Socket, late, never, "a connection"),
@@ -122,7 +118,11 @@ async fn call_hanging_in_any_stage_ends_at_its_deadline() {
         let ended = (error.kind(), error.sent());
         assert_eq!(ended, (kind, sent), "{place:?}: {error}");
         if kind == Kind::Timeout {
-            assert_eq!(start.elapsed(), TWO, "{place:?}");
+            assert_eq!(
+                (start.elapsed(), error.is_timeout()),
+                (TWO, true),
+                "{place:?}"
+            );
             assert_eq!(error.gave_up(), Some(GiveUp::Deadline), "{place:?}");
             let waited_for = error.waited_for().unwrap_or_default();
             assert!(waited_for.contains(waited), "{place:?}: {waited_for}");

@@ -14,13 +14,13 @@ use crate::client::{
 };
 
 #[tokio::test]
-async fn tokens_come_from_any_endpoint_or_issuer() {
+async fn tokens_come_from_any_endpoint_or_issuer_and_each_request_has_one_host_and_agent() {
     let document = "GET /.well-known/openid-configuration";
     let fixed = "POST /auth/realms/ServiceConnect/protocol/openid-connect/token";
     for (kind, lines) in [
-        ("keycloak", &[fixed, "GET /data"][..]),
-        ("fixed", &["POST /my/token?tenant=1", "GET /data"]),
-        ("discovered", &[document, "POST /oauth2/token", "GET /data"]),
+        ("keycloak", &[fixed][..]),
+        ("fixed", &["POST /my/token?tenant=1"]),
+        ("discovered", &[document, "POST /oauth2/token"]),
     ] {
         let raw = Raw::start(|asked| {
             let url = format!("http://{}", values(asked.head, "host")[0]);
@@ -36,13 +36,25 @@ async fn tokens_come_from_any_endpoint_or_issuer() {
             _ => TokenEndpoint::discover(&raw.url).expect("loopback").into(),
         };
         let client = Client::builder(auth, &raw.url, secret()).loopback_http();
-        client.built().get("/data").await.expect("a success");
+        let client = client.built();
+        client.get("/data").await.expect("a success");
+        let host = raw.url.trim_start_matches("http://");
+        let named = client.get(format!("{}/data", raw.url));
+        let named = named.header("host", host).header("user-agent", "mine");
+        named.await.expect("a success");
         let seen = raw.all();
-        let seen: Vec<_> = seen
+        let first: Vec<_> = seen
             .iter()
             .filter_map(|head| head.split(" HTTP/").next())
             .collect();
-        assert_eq!(seen, lines, "{kind}");
+        assert_eq!(first, [lines, &["GET /data"; 2]].concat(), "{kind}");
+        // A firewall in front of an identity server may refuse requests without one.
+        let own = concat!("tower-tds/", env!("CARGO_PKG_VERSION"));
+        for (n, head) in (1..).zip(&seen) {
+            let agent = if n == seen.len() { "mine" } else { own };
+            assert_eq!(values(head, "user-agent"), [agent], "{kind}");
+            assert_eq!(values(head, "host"), [host], "{kind}");
+        }
     }
 }
 

@@ -20,6 +20,29 @@ use crate::client::{
     world::{Built as _, PATH, at_once, read, secure, start},
 };
 
+/// The rows of a table of `TROUBLES.md`, each with its columns.
+pub(crate) fn rows(of: usize) -> impl Iterator<Item = Vec<&'static str>> {
+    let section = include_str!("../../TROUBLES.md").split("\n## ").nth(of);
+    let rows = section.expect("a table").lines();
+    let rows = rows.filter(|line| line.starts_with("| ")).skip(1);
+    rows.map(|row| row.trim_matches(['|', ' ']).split(" | ").collect())
+}
+
+/// Whether `line` is `text`, where `…` stands for anything.
+pub(crate) fn fits(line: &str, text: &str) -> bool {
+    let mut pieces = text.split('…');
+    let Some(mut rest) = pieces.next().and_then(|first| line.strip_prefix(first)) else {
+        return false;
+    };
+    for piece in pieces {
+        let Some((_, after)) = rest.split_once(piece) else {
+            return false;
+        };
+        rest = if piece.is_empty() { "" } else { after };
+    }
+    rest.is_empty()
+}
+
 /// The output of a client that makes some calls, as an operator sees it.
 struct Seen {
     status: String,
@@ -120,26 +143,10 @@ async fn looks(what: &str, expected: &str) -> Seen {
     seen(Client::builder(&auth, &base, credentials), calls, expected).await
 }
 
-/// Whether `line` is `text`, where `…` stands for anything.
-fn fits(line: &str, text: &str) -> bool {
-    let mut pieces = text.split('…');
-    let Some(mut rest) = pieces.next().and_then(|first| line.strip_prefix(first)) else {
-        return false;
-    };
-    for piece in pieces {
-        let Some((_, after)) = rest.split_once(piece) else {
-            return false;
-        };
-        rest = if piece.is_empty() { "" } else { after };
-    }
-    rest.is_empty()
-}
-
 /// Asserts that the output of a failure matches its row.
-async fn check(row: &str) {
-    let columns: Vec<_> = row.trim_matches(['|', ' ']).split(" | ").collect();
-    let [what, status, log, metric] = columns[..] else {
-        unreachable!("four columns: {row}");
+async fn check(row: Vec<&str>) {
+    let [what, status, log, metric] = row[..] else {
+        unreachable!("four columns: {row:?}");
     };
     let seen = looks(what, status).await;
     let has = fits(&seen.status, status);
@@ -156,11 +163,8 @@ async fn check(row: &str) {
 
 #[test]
 fn each_failure_matches_its_row_in_the_troubles_table() {
-    let table = include_str!("../../TROUBLES.md").split("\n## ").nth(2);
-    let rows = table.expect("the table of failures in operation").lines();
-    let rows = rows.filter(|line| line.starts_with("| ") && !line.starts_with("| cause |"));
     // One thread per row, because log and metrics are per thread.
-    let threads: Vec<_> = rows
+    let threads: Vec<_> = rows(2)
         .map(|row| {
             thread::spawn(move || {
                 let mut runtime = tokio::runtime::Builder::new_current_thread();

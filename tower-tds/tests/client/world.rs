@@ -3,7 +3,7 @@
 //! Connections, stacks and futures are boxed, so that they are compiled once, and not in each test.
 
 use std::{
-    future::Future,
+    future::{Future, ready},
     io,
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroU32,
@@ -227,6 +227,13 @@ pub(crate) fn pipe_to(sim: &Sim) -> Pipe {
         drop(http1::Builder::new().serve_connection(there, answer).await);
     });
     pipe
+}
+
+/// A client of the service, over pipes.
+pub(crate) fn piped(sim: &Sim) -> Builder {
+    let serves = sim.clone();
+    let pipes = connector(move |_| ready(Ok(pipe_to(&serves))));
+    https(credentials(sim)).connector(pipes)
 }
 
 impl Pipe {

@@ -11,7 +11,7 @@ use std::{
 use fastrand::Rng;
 use http::Request;
 use http_body_util::{BodyExt, Full};
-use tds_sim::{DataFault, Delay, Faults, Quota, Scripted, Sim, TokenFault, When};
+use tds_sim::{Delay, Faults, Quota, Sim};
 use tokio::time::{Instant, interval, sleep, sleep_until};
 use tower::ServiceExt;
 
@@ -127,20 +127,23 @@ impl Script {
 
     async fn one(&mut self, sim: &Sim, secret: &Secret, fault: Fault, length: Duration) {
         let mut faults = calm();
-        let always = |fault| Scripted::new(fault, When::Always);
-        let some = |fault| Scripted::new(fault, When::Chance(0.05));
-        let down = [
-            TokenFault::Down,
-            TokenFault::Unavailable,
-            TokenFault::Slow(Duration::from_secs(20)),
-            TokenFault::Html,
-        ];
+        let down = ["down", "503", "slow:20s", "html"];
         let down = down[self.rng.usize(..down.len())];
+        let data: &[&str] = match fault {
+            Fault::Unavailable => &["503:20@0.05", "500@0.05"],
+            Fault::Resets => &["reset-head@0.05", "reset-body@0.05"],
+            Fault::Truncated => &["truncate@0.05"],
+            Fault::SlowBodies => &["stall:2s@0.05"],
+            _ => &[],
+        };
+        let data = data.iter().map(|text| text.parse().expect("a fault"));
+        faults.data.extend(data);
+        if matches!(fault, Fault::TokenEndpoint | Fault::RevokedInOutage) {
+            faults.token.push(down.parse().expect("a fault"));
+        }
         match fault {
-            Fault::TokenEndpoint => faults.token.push(always(down)),
             Fault::Revoked => sim.revoke_all(),
             Fault::RevokedInOutage => {
-                faults.token.push(always(down));
                 sim.set_faults(faults.clone());
                 sim.revoke_all();
             }
@@ -149,34 +152,14 @@ impl Script {
                 *secret.lock().expect("no panic") = key.client_secret.to_string();
                 sim.revoke_all();
             }
-            Fault::Unavailable => {
-                faults.data.push(some(DataFault::Status {
-                    status: 503,
-                    burst: 20,
-                }));
-                faults.data.push(some(DataFault::Status {
-                    status: 500,
-                    burst: 1,
-                }));
-            }
-            Fault::Resets => {
-                faults.data.push(some(DataFault::ResetHead));
-                faults.data.push(some(DataFault::ResetBody));
-            }
-            Fault::Truncated => faults.data.push(some(DataFault::Truncate)),
             Fault::Stalls => {
                 faults.before_head = Delay::Stall {
                     every: Duration::from_secs(8),
                     length: Duration::from_millis(self.rng.u64(300..3_000)),
                 };
             }
-            Fault::SlowBodies => {
-                faults
-                    .data
-                    .push(some(DataFault::Stall(Duration::from_secs(2))));
-            }
             Fault::QuotaSpent => sim.set_quota(Some(Quota::new(200, Duration::from_secs(20)))),
-            Fault::Stranger => {}
+            _ => {}
         }
         sim.set_faults(faults);
         if fault == Fault::Stranger {
@@ -198,13 +181,9 @@ async fn strange(sim: &Sim, length: Duration) {
         let request = Request::get(format!("{URL}/v1/live/bus"))
             .header("authorization", format!("Bearer {token}"))
             .body(Full::<bytes::Bytes>::default());
-        let response = sim.clone().oneshot(request.expect("a request")).await;
-        response
-            .expect("an answer")
-            .into_body()
-            .collect()
-            .await
-            .ok();
+        let answer = sim.clone().oneshot(request.expect("a request")).await;
+        let body = answer.expect("an answer").into_body();
+        body.collect().await.ok();
     }
 }
 

@@ -23,9 +23,7 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Gateway {
     program: Program,
-    /// Its log, and how a line of it is read.
-    file: &'static str,
-    read: fn(&str) -> Option<Line>,
+    kind: Kind,
 }
 
 // === impl Kind ===
@@ -50,9 +48,9 @@ impl Gateway {
     async fn start(kind: Kind, service: &Server) -> Option<Self> {
         let behind = service.base_url().trim_start_matches("http://");
         let behind: SocketAddr = behind.parse().expect("an address");
-        let (name, file, read): (_, _, fn(&str) -> _) = match kind {
-            Kind::Nginx { .. } => ("nginx", "access.log", nginx::read),
-            Kind::Haproxy => ("haproxy", "stdout", haproxy::read),
+        let name = match kind {
+            Kind::Nginx { .. } => "nginx",
+            Kind::Haproxy => "haproxy",
         };
         let Some(path) = find(name) else {
             say(&format!("SKIPPED: there is no {name}"));
@@ -64,8 +62,7 @@ impl Gateway {
         });
         Some(Self {
             program: program.await,
-            file,
-            read,
+            kind,
         })
     }
 
@@ -88,7 +85,15 @@ impl Gateway {
     }
 
     fn read_log(&self) -> Log {
-        let text = self.program.text(self.file);
-        Log::new(text.lines().filter_map(self.read).collect())
+        let text = self.program.text(match self.kind {
+            Kind::Nginx { .. } => "access.log",
+            Kind::Haproxy => "stdout",
+        });
+        let lines = text.lines();
+        Log::new(
+            lines
+                .filter_map(|line| Line::read(line, self.kind))
+                .collect(),
+        )
     }
 }

@@ -1,8 +1,11 @@
 //! The access log of a gateway, and figures from it. It shares no code with the limiter.
 
-use std::time::Duration;
+use std::{
+    fmt::{self, Display},
+    time::Duration,
+};
 
-use crate::audit;
+use crate::{audit, gateway::Kind, stranger::STRANGER};
 
 /// The requests of a run, by the time at which the gateway saw them.
 #[derive(Debug)]
@@ -20,9 +23,29 @@ pub(crate) struct Line {
     pub(crate) sockets: u32,
 }
 
-/// Milliseconds out of what is written in them, or in seconds with three decimals.
-pub(crate) fn millis(time: &str) -> Option<i64> {
-    time.replace('.', "").parse().ok()
+// === impl Line ===
+
+impl Line {
+    /// Reads status, time, time taken, sockets, and the client; times in milliseconds, or in seconds with three decimals.
+    /// Returns `None` for a line of the stranger.
+    pub(crate) fn read(line: &str, kind: Kind) -> Option<Self> {
+        let mut words = line.split(' ');
+        let millis = |time: &str| time.replace('.', "").parse::<i64>().ok();
+        let status = words.next()?.parse().ok()?;
+        let (time, took) = (millis(words.next()?)?, millis(words.next()?)?);
+        // nginx writes the time of the end, and HAProxy that of the count.
+        let at = match kind {
+            Kind::Nginx { .. } => time - took,
+            Kind::Haproxy => time,
+        };
+        let line = Self {
+            at,
+            ended: at + took,
+            status,
+            sockets: words.next()?.parse().ok()?,
+        };
+        (words.next() != Some(STRANGER)).then_some(line)
+    }
 }
 
 // === impl Log ===
@@ -49,6 +72,12 @@ impl Log {
 
     pub(crate) fn count(&self, status: u16) -> usize {
         self.lines.iter().filter(|l| l.status == status).count()
+    }
+
+    /// When requests with this status came, in order.
+    pub(crate) fn times_of(&self, status: u16) -> Vec<i64> {
+        let lines = self.lines.iter().filter(|l| l.status == status);
+        lines.map(|line| line.at).collect()
     }
 
     pub(crate) fn most_sockets(&self) -> u32 {
@@ -100,6 +129,20 @@ impl Log {
         let served = |line: &Line| (line.ended.min(to.at) - line.at.max(from.at)).max(0);
         let served: i64 = self.lines.iter().map(served).sum();
         served as f64 / (sockets as i64 * (to.at - from.at)) as f64
+    }
+}
+
+impl Display for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for status in [200, 423, 416] {
+            write!(f, "{} x {status}, ", self.count(status))?;
+        }
+        let (estimate, second) = (self.largest_estimate(), self.largest_second());
+        write!(
+            f,
+            "at most {estimate:.2} in any alignment, {second} in a second, "
+        )?;
+        write!(f, "{} sockets", self.most_sockets())
     }
 }
 

@@ -2,26 +2,6 @@
 
 use std::{fs, net::SocketAddr, path::Path, process::Command};
 
-use crate::{
-    log::{Line, millis},
-    stranger::STRANGER,
-};
-
-/// Reads a line of its log: status, seconds at the end, seconds taken, sockets, and the client.
-/// Returns `None` for a line of the stranger.
-pub(crate) fn read(line: &str) -> Option<Line> {
-    let mut words = line.split(' ');
-    let status = words.next()?.parse().ok()?;
-    let (ended, took) = (millis(words.next()?)?, millis(words.next()?)?);
-    let line = Line {
-        at: ended - took,
-        ended,
-        status,
-        sockets: words.next()?.parse().ok()?,
-    };
-    (words.next() != Some(STRANGER)).then_some(line)
-}
-
 /// Its command in `folder`, with its configuration written there.
 pub(crate) fn command(
     program: &str,

@@ -136,22 +136,8 @@ impl Seen {
 
 impl Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scenario {
-            gateway, load, way, ..
-        } = self.scenario;
-        write!(
-            f,
-            "{gateway:?} {load:?} {way:?}: {} x 200, {} x 423, {} x 416, {} lost; at most {:.2} in \
-             any alignment, {} in a second, {} sockets; {:.3} of the possible (bar {:.2})",
-            self.log.count(200),
-            self.log.count(423),
-            self.log.count(416),
-            self.lost.len(),
-            self.log.largest_estimate(),
-            self.log.largest_second(),
-            self.log.most_sockets(),
-            self.utilisation(),
-            self.bar(),
-        )
+        let (lost, used) = (self.lost.len(), self.utilisation());
+        write!(f, "{:?}: {}, {lost} lost; ", self.scenario, self.log)?;
+        write!(f, "{used:.3} of the possible (bar {:.2})", self.bar())
     }
 }

@@ -144,23 +144,11 @@ impl Visit {
 
 impl Display for Visited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Visit {
-            gateway,
-            comes,
-            sockets,
-            stays,
-            ..
-        } = self.visit;
+        let (lost, after) = (self.lost.len(), &self.after);
         write!(
             f,
-            "{gateway:?}, a stranger with {sockets} sockets for {stays:?}, {comes:?}: {} x 200, \
-             {} x 423, {} x 416, {} lost; after that {} x 416, {} sockets",
-            self.log.count(200),
-            self.log.count(423),
-            self.log.count(416),
-            self.lost.len(),
-            self.after.count(416),
-            self.after.most_sockets(),
+            "{:?}: {}, {lost} lost; after: {after}",
+            self.visit, self.log
         )
     }
 }

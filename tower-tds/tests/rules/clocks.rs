@@ -9,7 +9,7 @@ use crate::{
     accepted, calls,
     judge::{Clock, Counting},
     network::Network,
-    run::run,
+    world::run,
 };
 
 /// 500 ppm either way: the most that NTP corrects by slewing.

@@ -60,10 +60,14 @@ impl Counting {
         Self { clock, ..self }
     }
 
+    pub(crate) fn meter(self) -> Meter {
+        self.rule.meter(self.limit, self.per)
+    }
+
     pub(crate) fn judge(self) -> Judge {
         Judge {
             clock: self.clock,
-            meter: self.rule.meter(self.limit, self.per),
+            meter: self.meter(),
             models: Models::new(self.limit, self.per),
             refused: Vec::new(),
         }

@@ -67,11 +67,4 @@ impl Models {
             in_flight: self.in_flight,
         }
     }
-
-    /// Arrivals a second, from the first to the last.
-    pub(crate) fn rate(&self) -> f64 {
-        let (first, last) = (self.arrived.first(), self.arrived.last());
-        let span = last.copied().unwrap_or_default() - first.copied().unwrap_or_default();
-        (self.arrived.len() - 1) as f64 / span.as_secs_f64()
-    }
 }

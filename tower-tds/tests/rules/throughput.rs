@@ -3,7 +3,7 @@
 use tds_sim::Rule;
 use tower_tds::{Limits, Proof, layers::limits::Rules};
 
-use crate::{calls, judge::Counting, network::Network, run::run};
+use crate::{calls, judge::Counting, network::Network, world::run};
 
 /// For each jitter: the share of 50 per second that a safe client can reach, with the window rule
 /// and with the default rules. The network takes 10 ms each way, and responses come after 80 ms
@@ -24,7 +24,7 @@ async fn throughput_is_within_one_percent_of_the_safe_bound() {
             let limits = Limits::default().rules(rules);
             let counting = [Counting::of_50(Rule::SlidingLog)];
             let seen = run(&counting, network, limits, calls().max(20_000)).await;
-            let share = seen.rate / 50.0;
+            let share = seen.rate_from_the_first() / 50.0;
             assert!(
                 (share - bound).abs() < 0.01,
                 "{jitter}: {share} of {bound}, {rules:?}"
@@ -43,8 +43,8 @@ async fn throughput_with_proof_at_the_end_matches_its_bound() {
         let limits = Limits::default().rules(Rules::window()).proof(Proof::End);
         let counting = [Counting::of_50(Rule::InFlight)];
         let seen = run(&counting, network, limits, calls().max(10_000)).await;
-        let share = seen.rate / 50.0;
-        assert_eq!(seen.refused, 0, "{jitter}: {seen:?}");
+        let share = seen.rate_from_the_first() / 50.0;
+        assert_eq!(seen.refused(), 0, "{jitter}: {seen:?}");
         assert!((share - bound).abs() < 0.01, "{jitter}: {share} of {bound}");
     }
 }

@@ -87,23 +87,13 @@ async fn sockets_at(
 }
 
 #[tokio::test]
-async fn failed_handshake_keeps_its_permit_until_the_server_closes() {
-    // RFC 8446, section 6: a record of an alert, fatal, handshake_failure.
-    let refused = &[21, 3, 3, 0, 2, 2, 40];
-    assert_eq!(
-        sockets_at(refused, Duration::from_millis(100), 4).await,
-        (1, 4)
-    );
-}
-
-#[tokio::test]
-async fn a_close_notify_is_not_the_end_of_the_connection() {
-    // A warning of the same kind: close_notify.
-    let notified = &[21, 3, 3, 0, 2, 1, 0];
-    assert_eq!(
-        sockets_at(notified, Duration::from_millis(500), 3).await,
-        (1, 3)
-    );
+async fn failed_handshake_keeps_its_permit_until_the_server_closes_also_after_a_close_notify() {
+    // RFC 8446, section 6: a record of an alert, fatal or a warning, handshake_failure or close_notify.
+    let (refused, notified) = (&[21, 3, 3, 0, 2, 2, 40], &[21, 3, 3, 0, 2, 1, 0]);
+    for (alert, millis, connects) in [(refused, 100, 4), (notified, 500, 3)] {
+        let seen = sockets_at(alert, Duration::from_millis(millis), connects).await;
+        assert_eq!(seen, (1, connects), "{alert:?}");
+    }
 }
 
 /// The kernel drops what a cut network has not acknowledged by then, so that an abandoned request cannot
