@@ -212,7 +212,7 @@ impl Trouble {
             ),
             Self::Disk(error) => format!("{name}: {error}"),
             Self::Empty => format!(
-                "{name}: the response is empty, so the data of before stays; --allow-empty takes it"
+                "{name}: the response is empty, so the old data stays; --allow-empty takes it"
             ),
             Self::Pending(_) => {
                 format!("{name}: the service is still preparing it (status 202); try again later")

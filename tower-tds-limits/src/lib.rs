@@ -38,28 +38,19 @@
 //! - In any interval of a quota's length the service counts at most the quota. This holds for fixed
 //!   windows of any phase, sliding logs, sliding-window counters, and leaky buckets whose burst you
 //!   give ([`Burst::Of`]). With [`Proof::End`] it also holds for services that count the requests
-//!   in flight.
+//!   in flight. [`_design`] has the proof and its assumptions.
 //! - For leaky buckets the default, [`Burst::Auto`], rests on evidence instead of proof. A hundred
 //!   random buckets with a burst of ten or eleven, behind random networks, refused 3 of 10,000,000
 //!   calls (`RULES_CALLS=100000 cargo test --release -p tower-tds --test rules random`). Where
 //!   response heads arrive while their bodies stall, up to 580 of 100,000 were refused.
-//! - Requests in flight stay within their limit (each counts until its response body ends), and
-//!   open sockets within theirs (each counts from before `connect` until the server has had time
-//!   to receive this side's FIN).
+//! - Requests in flight stay within their limit, each until its response body ends, and open sockets
+//!   within theirs ([`LimitedIo`] lists when a permit returns).
 //! - With [deadlines](DeadlineAt), what you send under overload is answered, bodies too if the deadline
 //!   includes them: 99 % of it at .9 to 2.4 times the quota, with deadlines of one and two seconds
-//!   (`cargo test -p suites requests::overload`). A call that cannot be answered any
-//!   more is rejected at its turn.
-//! - The call that must start first is first, and alike calls are served in the order of their arrival.
-//!   Those of [`Limiter::first_in_line`] come before all, and nothing starves. Slow, lost,
-//!   cancelled or unpolled calls cost only their own permits. If ten calls stall together, the
-//!   others pause once, for about a second.
-//!
-//! # The argument
-//! Each request is counted between when you send it and its proof. Suppose that, whenever you send
-//! one, at most `n - 1` others are unproven or were proven within the last interval. Then no
-//! interval of the service holds more than `n`, however long the delays are. For the proof, its
-//! assumptions and the other rules, see [`_design`].
+//!   (`cargo test -p suites requests::overload`).
+//! - Nothing starves, and slow, lost, cancelled or unpolled calls cost only their own permits
+//!   ([`RequestLimit`] describes the queue). If ten calls stall together, the others pause once, for about
+//!   a second.
 //!
 //! # Refusals
 //! If your service refuses a call, it is stricter than assumed, or another client uses the same

@@ -87,7 +87,7 @@ pub struct RequestLimitLayer {
 ///
 /// | the client has | then a dropped call |
 /// |---|---|
-/// | marked the request as [held](tower_tds_outcome::HandOver::hold) | is dropped, and its permit is back at once |
+/// | marked the request as [held](tower_tds_outcome::HandOver::hold) | is dropped, and its permit returns at once |
 /// | marked it as [taken](tower_tds_outcome::HandOver::take) | is completed by a task, for at most 256 KiB of body, and for 10 s or [`lost_after`](crate::Limits::lost_after) |
 /// | marked nothing, or the call has no deadline | counts as sent, and is completed in the same way, but not beyond its deadline |
 ///
@@ -180,7 +180,7 @@ impl RequestLimitLayer {
     /// refused (401).
     ///
     /// A call that this ends is dropped and not completed: its connection ends at once, so the permit
-    /// of a socket that died is back after 30 s.
+    /// of a socket that died returns after 30 s.
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.limiter.stack).answer = Some(timeout);
         self

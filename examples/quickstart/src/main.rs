@@ -51,15 +51,13 @@ async fn main() -> ExitCode {
 /// Starts the simulated service, calls it, and returns whether its ledger is clean.
 async fn run(settings: Settings) -> Result<bool, Box<dyn Error>> {
     let mut config = tds_sim::Config::default();
-    config.rule = settings.rule;
+    config.rule = settings.rule.parse()?;
     config.seed = settings.seed;
     // Delays are random, so fifty calls that are sent over a second may arrive together.
     config.faults.before_counting = "lognormal:5ms:100ms".parse()?;
     let server = Server::start(config).await?;
     let (base, rule) = (server.base_url(), settings.rule);
-    say(&format!(
-        "simulated service at {base}, counting by {rule:?}\n"
-    ));
+    say(&format!("simulated service at {base}, --rule {rule}\n"));
 
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
     let client = Client::builder(server.auth_url(), base, credentials)

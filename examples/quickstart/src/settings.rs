@@ -2,12 +2,11 @@
 
 use std::{env, str::FromStr};
 
-use tds_sim::Rule;
-
 /// Settings of one run.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    pub(crate) rule: Rule,
+    /// How the service counts, as it is typed.
+    pub(crate) rule: String,
     pub(crate) seed: u64,
     pub(crate) calls: u32,
 }
@@ -21,7 +20,7 @@ impl Settings {
     /// Returns one line about the argument that cannot be used.
     pub(crate) fn read() -> Result<Option<Self>, String> {
         let mut settings = Self {
-            rule: Rule::SlidingLog,
+            rule: String::from("log"),
             seed: 1,
             calls: 300,
         };

@@ -46,11 +46,11 @@ enum Stage {
 pin_project! {
     /// Response body that holds the place of its request among those in flight.
     ///
-    /// The place is free at the end of the body, at an error, or when you drop the body. A body
+    /// The place returns at the end of the body, at an error, or when you drop the body. A body
     /// that has already ended when the head arrives holds none, and neither does the default.
     ///
     /// # Cancel safety
-    /// Dropping it frees the place at once. The permits of the quotas are held for as
+    /// Dropping it returns the place at once. The permits of the quotas are held for as
     /// long as [`Proof`](crate::Proof) demands.
     ///
     /// # Errors
