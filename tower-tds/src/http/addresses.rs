@@ -5,7 +5,6 @@ use std::{
     io, mem,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -25,8 +24,6 @@ pub(crate) struct Addresses<C, R = GaiResolver> {
     /// Connects to one address.
     inner: C,
     resolver: R,
-    /// The addresses that won last. They are tried first next time.
-    winners: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
 /// One address as a URI. If the host was not found, the inner connector returns the error: that
@@ -43,11 +40,7 @@ impl<C> Addresses<C> {
 
 impl<C, R> Addresses<C, R> {
     pub(crate) fn with_resolver(inner: C, resolver: R) -> Self {
-        Self {
-            inner,
-            resolver,
-            winners: Arc::default(),
-        }
+        Self { inner, resolver }
     }
 }
 
@@ -71,20 +64,12 @@ where
         // The readied connector holds the permit of the first attempt.
         let others = self.inner.clone();
         let mut first = mem::replace(&mut self.inner, others.clone());
-        let (resolver, winners) = (self.resolver.clone(), Arc::clone(&self.winners));
+        let resolver = self.resolver.clone();
         Box::pin(async move {
-            let mut addresses = match look_up(resolver, &host).await {
-                Ok(addresses) => addresses,
-                Err(error) => return first.call(Err(error)).await,
-            };
-            let known = || winners.lock().unwrap_or_else(PoisonError::into_inner);
-            sort(&mut addresses, &known());
-            let (address, connected) = race(first, others, addresses).await?;
-            let mut known = known();
-            known.retain(|winner| *winner != address);
-            known.insert(0, address);
-            known.truncate(MOST_WINNERS);
-            Ok(connected)
+            match look_up(resolver, &host).await {
+                Ok(addresses) => race(first, others, alternated(addresses)).await,
+                Err(error) => first.call(Err(error)).await,
+            }
         })
     }
 }
@@ -113,20 +98,18 @@ where
     }
 }
 
-/// Puts the last winners first, and then alternates the two families (RFC 8305, section 4).
-fn sort(addresses: &mut [SocketAddr], winners: &[SocketAddr]) {
+/// Alternates the two families (RFC 8305, section 4).
+fn alternated(addresses: Vec<SocketAddr>) -> impl Iterator<Item = SocketAddr> {
     let mut ranks = [0, 0];
-    let mut keys = Vec::new();
-    for address in &*addresses {
-        let won = winners.iter().position(|winner| winner == address);
+    let ranked = addresses.into_iter().map(|address| {
         let rank = &mut ranks[usize::from(address.is_ipv6())];
         *rank += 1;
-        keys.push((*address, won.unwrap_or(usize::MAX), *rank));
-    }
-    keys.sort_by_key(|(_, won, rank)| (*won, *rank));
-    for (place, (address, ..)) in addresses.iter_mut().zip(keys) {
-        *place = address;
-    }
+        (*rank, address)
+    });
+    let mut ranked: Vec<_> = ranked.collect();
+    // Stable: the family of the first address begins.
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, address)| address)
 }
 
 /// Connects to the first address that answers. `first` is ready.
@@ -137,12 +120,12 @@ fn sort(addresses: &mut [SocketAddr], winners: &[SocketAddr]) {
 async fn race<C>(
     first: C,
     others: C,
-    addresses: Vec<SocketAddr>,
-) -> Result<(SocketAddr, C::Response), BoxError>
+    addresses: impl Iterator<Item = SocketAddr>,
+) -> Result<C::Response, BoxError>
 where
     C: Service<Target, Error = BoxError> + Clone,
 {
-    let mut left = addresses.into_iter().peekable();
+    let mut left = addresses.peekable();
     let mut ready = Some(first);
     let mut attempts = FuturesUnordered::new();
     loop {
@@ -150,14 +133,13 @@ where
             && let Some(address) = left.next()
         {
             let uri = Uri::try_from(format!("http://{address}/"))?;
-            let attempt = connector.call(Ok(uri));
-            attempts.push(async move { (address, attempt.await) });
+            attempts.push(connector.call(Ok(uri)));
         }
         let is_last = left.peek().is_none();
         let delay = if is_last { Duration::MAX } else { DELAY };
         match timeout(delay, attempts.next()).await {
-            Ok(Some((address, Ok(connected)))) => return Ok((address, connected)),
-            Ok(Some((_, Err(error)))) if is_last && attempts.is_empty() => return Err(error),
+            Ok(Some(Ok(connected))) => return Ok(connected),
+            Ok(Some(Err(error))) if is_last && attempts.is_empty() => return Err(error),
             _ if is_last => continue,
             _ => {}
         }
@@ -173,9 +155,6 @@ where
 
 /// RFC 8305, section 5: the recommended delay between two attempts.
 const DELAY: Duration = Duration::from_millis(250);
-
-/// More addresses than a service has.
-const MOST_WINNERS: usize = 8;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,9 @@
-use std::{collections::HashMap, future::pending, num::NonZeroU32};
+use std::{
+    collections::HashMap,
+    future::pending,
+    num::NonZeroU32,
+    sync::{Arc, Mutex},
+};
 
 use hyper_util::rt::TokioIo;
 use tokio::{
