@@ -184,17 +184,21 @@ fn find(text: &str, values: &[Known]) -> Vec<Range<usize>> {
     let end = text::whole(&normal).len();
     let variants = || values.iter().flat_map(|known| &*known.variants);
     // Most places of a text begin like no value. A value of two bytes may begin anywhere.
-    let mut begins = [variants().any(|it| key(&it.text).is_none()); 256];
-    for key in variants().filter_map(|it| key(&it.text)) {
-        begins.iter_mut().skip(key).take(1).for_each(|it| *it = true);
+    let mut begins = [variants().any(|it| key(it.text.as_bytes()).is_none()); 256];
+    for key in variants().filter_map(|it| key(it.text.as_bytes())) {
+        begins
+            .iter_mut()
+            .skip(key)
+            .take(1)
+            .for_each(|it| *it = true);
     }
-    for (start, _) in normal.char_indices() {
-        let rest = tail(&normal, start);
+    for start in 0..normal.len() {
+        let rest = normal.as_bytes().get(start..).unwrap_or_default();
         if key(rest).is_some_and(|key| begins.get(key) == Some(&false)) {
             continue;
         }
         for variant in variants() {
-            let alike = iter::zip(rest.bytes(), variant.text.bytes()).take_while(|(a, b)| a == b);
+            let alike = iter::zip(rest, variant.text.as_bytes()).take_while(|(a, b)| a == b);
             let until = start + alike.count();
             let is_long = || part(&normal, start..until).chars().count() >= SHORTEST_PART;
             if until == start + variant.text.len() {
@@ -208,8 +212,8 @@ fn find(text: &str, values: &[Known]) -> Vec<Range<usize>> {
 }
 
 /// A number for the first three bytes, if there are so many.
-fn key(text: &str) -> Option<usize> {
-    let [a, b, c, ..] = text.as_bytes() else {
+fn key(text: &[u8]) -> Option<usize> {
+    let [a, b, c, ..] = text else {
         return None;
     };
     Some((a.wrapping_mul(31) ^ b.wrapping_mul(7) ^ c).into())

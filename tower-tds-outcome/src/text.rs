@@ -30,18 +30,23 @@ impl Decoded {
             return None;
         }
         let (mut bytes, mut starts, mut at) = (Vec::new(), Vec::new(), 0);
-        while let Some(byte) = self.text.as_bytes().get(at) {
-            let length = match escape(tail(&self.text, at)) {
+        while at < self.text.len() {
+            let rest = tail(&self.text, at);
+            let length = match escape(rest) {
                 Some((length, decoded)) => {
                     bytes.extend(decoded);
+                    starts.resize(bytes.len(), *self.starts.get(at)?);
                     length
                 }
                 None => {
-                    bytes.push(*byte);
-                    1
+                    let first = rest.chars().next().map_or(1, char::len_utf8);
+                    let plain = tail(rest, first).find(ESCAPES);
+                    let length = plain.map_or(rest.len(), |length| first + length);
+                    bytes.extend_from_slice(part(rest, 0..length).as_bytes());
+                    starts.extend_from_slice(self.starts.get(at..at + length)?);
+                    length
                 }
             };
-            starts.resize(bytes.len(), *self.starts.get(at)?);
             at += length;
         }
         starts.extend(self.starts.last());
@@ -173,6 +178,7 @@ pub(crate) fn find(text: &str, found: &mut Vec<Range<usize>>) {
     let lower = text.to_ascii_lowercase();
     // A JWT begins with the base64 of `{"`.
     for mark in ["bearer", "basic", "eyj"] {
+        let mut read = 0;
         for (at, _) in lower.match_indices(mark) {
             let is_jwt = tail(text, at).starts_with("eyJ");
             let after = at + mark.len();
@@ -183,16 +189,21 @@ pub(crate) fn find(text: &str, found: &mut Vec<Range<usize>>) {
                     !(c.is_whitespace() || c == '+' || is_quote(c))
                 })
             };
-            let word = token(text, start);
-            let credential = part(text, word.clone()).trim_end_matches('=');
-            let is_secret = if is_jwt {
-                // `publicKeyJwkSet` is a name.
+            // `publicKeyJwkSet` is a name.
+            let is_apart = if is_jwt {
                 !part(text, 0..at).ends_with(|c: char| c.is_ascii_alphanumeric())
             } else {
-                // `Basic authentication/authorization` is a sentence, and `Bearer realm=services2024` is a challenge.
-                let has_digit = credential.contains(|c: char| c.is_ascii_digit());
-                start > after && has_digit && !credential.contains('=')
+                start > after
             };
+            if at < read || !is_apart {
+                continue;
+            }
+            let word = token(text, start);
+            read = word.end;
+            let credential = part(text, word.clone()).trim_end_matches('=');
+            // `Basic authentication/authorization` is a sentence, and `Bearer realm=services2024` is a challenge.
+            let has_digit = credential.contains(|c: char| c.is_ascii_digit());
+            let is_secret = is_jwt || (has_digit && !credential.contains('='));
             found.extend(Some(word).filter(|word| is_secret && word.len() >= LEAST));
         }
     }
