@@ -233,7 +233,8 @@ where
     let deadline = Instant::now() + Duration::from_secs(3_600);
     for _ in 0..count {
         let mut request = token::request_with_headers();
-        let deadline = DeadlineAt::new(deadline.into_std()).with_body();
+        let mut deadline = DeadlineAt::new(deadline.into_std());
+        deadline.covers_body = true;
         request.extensions_mut().insert(deadline);
         assert!(service.poll_ready(&mut cx).is_ready());
         let mut call = pin!(service.call(black_box(request)));

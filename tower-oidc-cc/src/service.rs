@@ -230,7 +230,7 @@ impl<S> BearerAuth<S> {
             Some(bearer) if owner.is_settled(&bearer) => bearer,
             _ => unsettled(owner, self.pending.take())?,
         };
-        let deadline = DeadlineAt::of(request.extensions()).map(Instant::from_std);
+        let deadline = DeadlineAt::of(request.extensions()).map(|it| Instant::from_std(it.at));
         // `insert` replaces all earlier values: a server that receives two may read either.
         let header = bearer.token.header().clone();
         request.headers_mut().insert(AUTHORIZATION, header);

@@ -22,19 +22,13 @@ use crate::kind::Kind;
 
 pub(crate) mod service;
 
-/// Properties of a request that change the meaning of its response.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Expected {
-    /// Whether the request has a `Range`, which can be the reason for a 416.
-    has_range: bool,
-    /// Whether the request accepts only JSON or XML, so that an HTML page is an error.
-    is_data_only: bool,
-}
-
 /// Facts about a request that its error needs.
 #[derive(Clone, Default)]
 pub(crate) struct RequestFacts {
-    pub(crate) expected: Expected,
+    /// Whether it has a `Range`, which can be the reason for a 416.
+    has_range: bool,
+    /// Whether it accepts only JSON or XML, so that an HTML page is an error.
+    is_data_only: bool,
     redaction: Option<Redaction>,
 }
 
@@ -109,7 +103,7 @@ pub(crate) fn error_of(
         Some(Outcome::QuotaExceeded(wait)) => wait,
         _ => retry_after(status, &headers, clock::wall()),
     };
-    let kind = match by_head(own, status, &headers, request.expected)? {
+    let kind = match by_head(request, own, status, &headers)? {
         Kind::Throttled if has_long_window(&headers) => Kind::QuotaExhausted,
         kind => kind,
     };
@@ -171,21 +165,22 @@ pub(crate) fn error_of(
 /// An unregistered status is read like the first one of its class (RFC 9110, section 15).
 #[inline]
 fn by_head(
+    request: &RequestFacts,
     own: Option<Outcome>,
     status: StatusCode,
     headers: &HeaderMap,
-    expected: Expected,
 ) -> Option<Kind> {
     let outcome = own.unwrap_or_else(|| Outcome::of_head(status, headers));
     Some(match outcome {
         Outcome::Accepted if own.is_some() => return None,
         // Most often about its range, so it slows no other request: if it was about connections, the
         // next request without a range is a `ConnectionLimit`.
-        Outcome::ConnectionsExceeded if own.is_none() && expected.has_range => Kind::Rejected,
+        Outcome::ConnectionsExceeded if own.is_none() && request.has_range => Kind::Rejected,
         Outcome::Accepted | Outcome::Other | Outcome::Lost | Outcome::Unsent
             if is_success(status) =>
         {
-            return is_page(status, headers, expected).then_some(Kind::UnexpectedAnswer);
+            let is_page = request.is_data_only && is_page(status, headers);
+            return is_page.then_some(Kind::UnexpectedAnswer);
         }
         Outcome::Other | Outcome::Lost | Outcome::Unsent => match status.as_u16() {
             // 101 is an upgrade, which these layers do not support.
@@ -210,8 +205,8 @@ pub(crate) fn is_success(status: StatusCode) -> bool {
 
 /// Whether a success is an HTML page in place of data. A response without content is never a page.
 #[inline]
-fn is_page(status: StatusCode, headers: &HeaderMap, expected: Expected) -> bool {
-    expected.is_data_only && status.is_success() && is_html(headers) && !is_empty(status, headers)
+fn is_page(status: StatusCode, headers: &HeaderMap) -> bool {
+    status.is_success() && is_html(headers) && !is_empty(status, headers)
 }
 
 fn is_empty(status: StatusCode, headers: &HeaderMap) -> bool {
@@ -314,9 +309,9 @@ impl RequestFacts {
             } else if *name == AUTHORIZATION && request.redaction.is_none() {
                 request.redaction = Some(Redaction::Own(value.clone()));
             }
-            request.expected.has_range |= *name == RANGE;
+            request.has_range |= *name == RANGE;
         }
-        request.expected.is_data_only = data == Some(true);
+        request.is_data_only = data == Some(true);
         request
     }
 

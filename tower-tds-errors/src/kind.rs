@@ -63,7 +63,7 @@ pub(crate) struct Row {
 
 /// Generates `Kind`, `Kind::ALL` and `Kind::row` from one table.
 macro_rules! kinds {
-    ($(#[$about:meta])* pub enum Kind { $(
+    ($(#[$about:meta])* enum Kind { $(
         $(#[$doc:meta])+
         $kind:ident: $name:literal, $advice:ident, $sent:ident, $what:literal, $next:literal;
     )+ }) => {
@@ -108,7 +108,7 @@ kinds! {
     /// assert_eq!(Kind::MissingRole.as_str(), "missing_role");
     /// assert_eq!(Kind::RateExceeded.to_string(), "rate_exceeded");
     /// ```
-    pub enum Kind {
+    enum Kind {
         /// The request arrived without its token, because something on the way strips the header.
         /// The token layer keeps its token.
         MissingCredentials: "missing_credentials", Never, Answered,

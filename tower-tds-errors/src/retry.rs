@@ -16,7 +16,7 @@ use tower_service::Service;
 use tracing::Instrument as _;
 
 use self::budget::RetryBudget;
-use self::call::{Call, Settings};
+use self::call::{RetriedCall, RetrySettings};
 use self::policy::Policy;
 use self::request::{CloneBody, Replay};
 use self::trace::Record;
@@ -96,7 +96,7 @@ mod trace;
 /// ```
 #[derive(Clone, Debug)]
 pub struct RetryLayer<P = CloneBody> {
-    settings: Settings<P>,
+    settings: RetrySettings<P>,
 }
 
 /// Retries failed requests.
@@ -162,7 +162,7 @@ pub struct RetryLayer<P = CloneBody> {
 #[derive(Clone)]
 pub struct Retry<S, P = CloneBody> {
     inner: S,
-    settings: Arc<Settings<P>>,
+    settings: Arc<RetrySettings<P>>,
 }
 
 /// Future of [`Retry`].
@@ -182,7 +182,7 @@ impl<T> RetryLayer<CloneBody<T>> {
     /// request bodies.
     #[must_use]
     pub fn new() -> Self {
-        let settings = Settings {
+        let settings = RetrySettings {
             policy: Policy::default(),
             replay: CloneBody::new(),
             name: None,
@@ -198,7 +198,7 @@ impl RetryLayer {
     /// &Incoming| None` for a body that is sent once.
     #[must_use]
     pub fn replay<Q>(self, replay: Q) -> RetryLayer<Q> {
-        let settings = Settings {
+        let settings = RetrySettings {
             policy: self.settings.policy,
             replay,
             name: self.settings.name,
@@ -356,7 +356,7 @@ where
         // Without a subscriber a span costs a tenth of a call.
         let span = (!record.span.is_disabled()).then(|| record.span.clone());
         let (service, settings) = (self.inner.clone(), Arc::clone(settings));
-        let mut call = Call::new(service, settings, began, record, request);
+        let mut call = RetriedCall::new(service, settings, began, record, request);
         let recorded = async move {
             let ended = call.run().await;
             call.record.end(ended.as_ref());

@@ -32,9 +32,13 @@ use http::Extensions;
 /// assert!(DeadlineAt::of(request.extensions()).is_some());
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DeadlineAt {
-    at: Instant,
-    covers_body: bool,
+    /// When the call ends.
+    pub at: Instant,
+    /// Whether the deadline ends with the response body, and not with the head. Set it if you bound the body yourself: a
+    /// limiter then expects calls to take as long as their bodies.
+    pub covers_body: bool,
     hand_over: Option<HandOver>,
 }
 
@@ -97,15 +101,6 @@ impl DeadlineAt {
         }
     }
 
-    /// Declares that the deadline ends with the response body, and not with the head, because you bound the
-    /// body yourself. A limiter then expects calls to take as long as their bodies.
-    #[inline]
-    #[must_use]
-    pub fn with_body(mut self) -> Self {
-        self.covers_body = true;
-        self
-    }
-
     /// Sets the deadline of a request, unless it has an earlier one. What it covers stays.
     #[inline]
     pub fn bound(extensions: &mut Extensions, at: Instant) {
@@ -118,17 +113,8 @@ impl DeadlineAt {
     /// Returns the deadline in the extensions of a request.
     #[inline]
     #[must_use]
-    pub fn of(extensions: &Extensions) -> Option<Instant> {
-        extensions.get::<Self>().map(|deadline| deadline.at)
-    }
-
-    /// Whether the deadline in the extensions ends with the response body.
-    #[inline]
-    #[must_use]
-    pub fn covers_body(extensions: &Extensions) -> bool {
-        extensions
-            .get::<Self>()
-            .is_some_and(|deadline| deadline.covers_body)
+    pub fn of(extensions: &Extensions) -> Option<&Self> {
+        extensions.get()
     }
 }
 
@@ -149,7 +135,7 @@ impl HandOver {
     #[inline]
     #[must_use]
     pub fn of(extensions: &Extensions) -> Option<Self> {
-        let hand_over = extensions.get::<DeadlineAt>()?.hand_over.as_ref()?;
+        let hand_over = DeadlineAt::of(extensions)?.hand_over.as_ref()?;
         Some(Self(Arc::clone(&hand_over.0)))
     }
 
@@ -200,7 +186,7 @@ impl HandOver {
 
     /// Changes the place of a request. Returns whether it was not given up.
     fn mark(extensions: &Extensions, place: u8) -> bool {
-        let deadline = extensions.get::<DeadlineAt>();
+        let deadline = DeadlineAt::of(extensions);
         let Some(Self(state)) = deadline.and_then(|deadline| deadline.hand_over.as_ref()) else {
             return true;
         };

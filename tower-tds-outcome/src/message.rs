@@ -5,7 +5,7 @@ use std::str;
 use http::{HeaderMap, header::WWW_AUTHENTICATE};
 use serde_json::Value;
 
-use crate::text::Decoded;
+use crate::text::{Decoded, part, tail};
 
 /// Returns the text of a body, or `None` if it is not UTF-8. If the byte bound cut the last
 /// character, it is left out.
@@ -25,8 +25,8 @@ fn text(bytes: &[u8]) -> Option<&str> {
 ///
 /// | body | what is read |
 /// |---|---|
-/// | JSON, cut or not | `message`, `error_description`, `error`, `exp`, `detail`, `title`, also inside of an `error` object |
-/// | XML or HTML | `<message>`, the first `<p>`, or the `<title>` |
+/// | JSON, cut or not | `message`, `error_description`, `error`, `reason`, `detail`, `title` and their like, also inside of `error`, `errors` or `fault` |
+/// | XML or HTML | `<message>`, `<faultstring>`, a `<title>` that is not just "Error", the first `<p>` |
 /// | any other text | its first line |
 ///
 /// The first character decides the format, because gateways declare it wrongly or not at all. The texts are as the
@@ -41,7 +41,7 @@ pub fn said(body: &[u8]) -> Vec<String> {
     let text = text(unmarked(body)).unwrap_or_default().trim();
     let found = match text.as_bytes().first() {
         Some(b'{' | b'[' | b'"') => json(text),
-        Some(b'<') => sentence(text).into_iter().collect(),
+        Some(b'<') => sentences(text),
         _ => text.lines().next().map(str::to_owned).into_iter().collect(),
     };
     found
@@ -51,84 +51,78 @@ pub fn said(body: &[u8]) -> Vec<String> {
 }
 
 fn json(text: &str) -> Vec<String> {
-    match serde_json::from_str(text) {
-        Ok(value) => strings(&value),
-        Err(_) => unescaped(text).into_iter().collect(),
-    }
+    serde_json::from_str(text).map_or_else(|_| unescaped(text), |value| strings(&value))
 }
 
 fn strings(value: &Value) -> Vec<String> {
-    if let Value::String(text) = value {
-        return vec![text.clone()];
+    match value {
+        Value::String(text) => vec![text.clone()],
+        Value::Array(values) => values.iter().flat_map(strings).collect(),
+        Value::Object(fields) => {
+            let known = KEYS.split(' ').filter_map(|key| fields.get(key));
+            known.flat_map(strings).collect()
+        }
+        _ => Vec::new(),
     }
-    let nested = value
-        .get("error")
-        .filter(|error| error.is_object())
-        .unwrap_or(value);
-    let fields = KEYS.split(' ').filter_map(|key| nested.get(key)?.as_str());
-    fields.map(str::to_owned).collect()
 }
 
-/// Returns the message of Kong's template, which does not escape quotes, or of JSON that was cut.
-fn unescaped(text: &str) -> Option<String> {
-    let (_, rest) = text.split_once("\"message\"")?;
-    let rest = rest
-        .trim_start()
-        .strip_prefix(':')?
-        .trim_start()
-        .strip_prefix('"')?;
-    let end = rest.match_indices('"').map(|(at, _)| at).find(|at| {
-        let after = rest
-            .get(at.saturating_add(1)..)
-            .unwrap_or_default()
-            .trim_start();
-        after.is_empty() || after.starts_with([',', '}'])
-    });
-    let message = rest.get(..end.unwrap_or(rest.len()))?;
-    Some(message.replace("\\/", "/"))
+/// Returns the messages of Kong's template, which does not escape quotes, or of JSON that was cut.
+fn unescaped(text: &str) -> Vec<String> {
+    let message = |key: &str| {
+        let (_, rest) = text.split_once(&format!("\"{key}\""))?;
+        let rest = rest.trim_start().strip_prefix(':')?;
+        let rest = rest.trim_start().strip_prefix('"')?;
+        let message = quoted(rest, |after| {
+            let after = after.trim_start();
+            after.is_empty() || after.starts_with([',', '}'])
+        });
+        Some(message.unwrap_or(rest).replace("\\/", "/"))
+    };
+    KEYS.split(' ').filter_map(message).collect()
 }
 
-/// Returns the first element with a message: Kong writes `<message>` and `<p>`, nginx only a
-/// `<title>`.
-fn sentence(text: &str) -> Option<String> {
-    let found = ["message", "p", "title"];
-    let found = found.iter().find_map(|name| element(text, name));
-    found
-        .or_else(|| Some(stripped(text)))
-        .filter(|text| !text.is_empty())
+/// Returns the text before the first quote behind which a text may go on like this.
+fn quoted(text: &str, may_follow: impl Fn(&str) -> bool) -> Option<&str> {
+    let mut quotes = text.match_indices('"');
+    let (end, _) = quotes.find(|(at, _)| may_follow(tail(text, at + 1)))?;
+    Some(part(text, 0..end))
 }
 
-fn element(text: &str, name: &str) -> Option<String> {
+/// Returns the elements with a message: Kong writes `<message>` and `<p>`, SOAP a `<faultstring>`, most others a `<title>`.
+fn sentences(text: &str) -> Vec<String> {
     // ASCII lower case keeps every byte position.
     let lower = text.to_ascii_lowercase();
-    let open = lower.match_indices('<').find(|(at, _)| {
-        let tag = lower.get(at.saturating_add(1)..).unwrap_or_default();
-        let after = tag.strip_prefix(name).and_then(|rest| rest.chars().next());
-        after.is_some_and(|c| c == '>' || c.is_ascii_whitespace())
-    });
-    let (_, inside) = text.get(open?.0..)?.split_once('>')?;
-    let close = format!("</{name}");
-    let end = inside
-        .to_ascii_lowercase()
-        .find(&close)
-        .unwrap_or(inside.len());
-    let sentence = stripped(inside.get(..end)?);
-    (!sentence.is_empty()).then_some(sentence)
+    let names = ["message", "faultstring", "title", "p"].into_iter();
+    let found = names.filter_map(|name| element(text, &lower, name));
+    // So Kong titles its pages.
+    let mut found: Vec<_> = found.filter(|text| text != "Error").collect();
+    if found.is_empty() {
+        found.push(stripped(text));
+    }
+    found
+}
+
+fn element(text: &str, lower: &str, name: &str) -> Option<String> {
+    let (at, _) = lower
+        .match_indices(&format!("<{name}"))
+        .find(|(at, open)| {
+            let after = tail(lower, at + open.len());
+            after.starts_with(|c: char| c == '>' || c.is_ascii_whitespace())
+        })?;
+    let start = at + tail(lower, at).find('>')? + 1;
+    let end = tail(lower, start).find(&format!("</{name}"));
+    let end = end.map_or(text.len(), |length| start + length);
+    Some(stripped(part(text, start..end))).filter(|text| !text.is_empty())
 }
 
 /// Returns the text between the tags, with single spaces.
 fn stripped(text: &str) -> String {
-    let mut kept = String::new();
-    for (n, piece) in text.split('<').enumerate() {
-        let piece = if n == 0 {
-            piece
-        } else {
-            piece.split_once('>').map_or("", |(_, text)| text)
-        };
-        kept.push_str(piece);
-        kept.push(' ');
-    }
-    kept.split_whitespace().collect::<Vec<_>>().join(" ")
+    let pieces = text.split('<').enumerate().map(|(n, piece)| match n {
+        0 => piece,
+        _ => piece.split_once('>').map_or("", |(_, text)| text),
+    });
+    let words: Vec<_> = pieces.flat_map(str::split_whitespace).collect();
+    words.join(" ")
 }
 
 /// Returns a text behind its byte-order mark, which RFC 8259, section 8.1, allows a reader to skip.
@@ -150,7 +144,8 @@ pub fn challenges(headers: &HeaderMap) -> Vec<String> {
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()));
     // A gRPC refusal gives its reason in this header.
     let reason = headers.get("grpc-message");
-    let reason = reason.map(|it| Decoded::new(&String::from_utf8_lossy(it.as_bytes())).text);
+    let reason = reason.map(|it| Decoded::new(&String::from_utf8_lossy(it.as_bytes())));
+    let reason = reason.map(|it| it.inner().unwrap_or(it).text);
     let mut found: Vec<_> = reason.into_iter().filter(|it| !it.is_empty()).collect();
     for value in values {
         for name in ["error", "error_description"] {
@@ -165,22 +160,18 @@ fn parameter<'a>(value: &'a str, name: &str) -> Option<&'a str> {
     // case keeps every byte position.
     let lower = value.to_ascii_lowercase();
     let rest = lower.match_indices(name).find_map(|(at, _)| {
-        let before = value.get(..at)?.chars().next_back();
-        let after = value.get(at.saturating_add(name.len())..)?.trim_start();
-        let rest = after.strip_prefix('=')?.trim_start();
-        before
-            .is_none_or(|c| matches!(c, ' ' | ',' | '\t'))
-            .then_some(rest)
+        let is_start = at == 0 || part(value, 0..at).ends_with([' ', ',', '\t']);
+        let rest = tail(value, at + name.len()).trim_start();
+        let rest = rest.strip_prefix('=')?.trim_start();
+        is_start.then_some(rest)
     })?;
-    let Some(quoted) = rest.strip_prefix('"') else {
+    let Some(rest) = rest.strip_prefix('"') else {
         return rest.split([',', ' ', '\t']).next();
     };
-    let end = quoted.match_indices('"').find(|(at, _)| {
-        let after = quoted.get(at.saturating_add(1)..).unwrap_or_default();
+    quoted(rest, |after| {
         let next = after.trim_start();
         next.is_empty() || next.starts_with(',') || (next.len() < after.len() && names(next))
-    });
-    quoted.get(..end?.0)
+    })
 }
 
 /// Whether `text` begins with the name of a parameter.
@@ -189,9 +180,10 @@ fn names(text: &str) -> bool {
     name.starts_with('=') && name.len() < text.len()
 }
 
-/// Message keys, best first: of Kong and most servers, of OAuth, of Kong's `jwt` plugin (`exp`),
-/// and of RFC 9457.
-const KEYS: &str = "message error_description error Message exp detail title";
+/// Message keys, best first: of Kong and most servers, of OAuth, AWS, Kong's `jwt` plugin (`exp`), Okta, Apigee,
+/// Elasticsearch and of RFC 9457. A key may hold a list, or an object with others.
+const KEYS: &str = "message error_description errorMessage error_message error Message exp errorSummary msg errmsg errors fault \
+                    faultstring reason detail title description";
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ mod tests;
 /// | header | of which response | what is read |
 /// |---|---|---|
 /// | `Retry-After` (RFC 9110, section 10.2.3) | any, except 401, 407 and a 416 with `Content-Range`, where a wait changes nothing | seconds, also with a fraction, which is rounded up; the three forms of a date; lists such as `60, 60` |
-/// | `RateLimit-Reset`, `X-RateLimit-Reset` | without a usable `Retry-After`: a 429 unless `RateLimit-Remaining` or `X-RateLimit-Remaining` shows that calls are left, and a 403 if it shows that none is | seconds, or seconds since 1970 |
+/// | `RateLimit-Reset`, `X-RateLimit-Reset`, `X-Rate-Limit-Reset` | without a usable `Retry-After`: a 429 unless the `-Remaining` of the same name shows that calls are left, and a 403 if it shows that none is | seconds, or seconds since 1970 |
 ///
 /// Gateways such as Kong send the reset with every response, so it means nothing with any other status.
 ///
@@ -68,7 +68,9 @@ pub fn retry_after(status: StatusCode, headers: &HeaderMap, now: SystemTime) -> 
             let date = (reset >= EPOCHS).then(|| SystemTime::UNIX_EPOCH.checked_add(reset));
             Some(date.flatten().map_or(reset, left))
         };
-        reset("ratelimit").or_else(|| reset("x-ratelimit"))
+        ["ratelimit", "x-ratelimit", "x-rate-limit"]
+            .into_iter()
+            .find_map(reset)
     })
 }
 

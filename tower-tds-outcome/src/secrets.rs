@@ -54,12 +54,11 @@ pub struct Held(
 struct Known {
     name: &'static str,
     value: Arc<Zeroizing<String>>,
-    forms: Arc<[Form]>,
+    variants: Arc<[Variant]>,
 }
 
 /// A value as a text may have it: as it is, decoded, or inside of base64.
-#[derive(PartialEq)]
-struct Form {
+struct Variant {
     text: Zeroizing<String>,
     is_base64: bool,
 }
@@ -106,7 +105,7 @@ impl Secrets {
     ///
     /// - values that you added: also escaped as in JSON or in Rust's `Debug`, form-urlencoded, percent-encoded in either
     ///   case, and in base64, alone or after a client id; at the end of a text that was cut, from eight characters on;
-    /// - password and query of a URL;
+    /// - password and query of a URL, and the query behind a path;
     /// - credentials after `Bearer` or `Basic` of 16 characters or more that have a digit, and JWTs.
     ///
     /// Redact before you cut a text: the rest of a value may be too short to be found.
@@ -114,11 +113,11 @@ impl Secrets {
     pub fn redact(&self, text: &str) -> String {
         let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let values = Arc::clone(&values);
-        let mut found = find(text, &values);
-        let first = text.contains(['%', '\\', '&']).then(|| Decoded::new(text));
-        for decoded in iter::successors(first, Decoded::again).take(DEEPEST) {
-            let inside = find(&decoded.text, &values).into_iter();
-            found.extend(inside.map(|range| decoded.source(range)));
+        let layers = iter::successors(Some(Decoded::new(text)), Decoded::inner).take(DEEPEST);
+        let mut found = Vec::new();
+        for layer in layers {
+            let inside = find(&layer.text, &values).into_iter();
+            found.extend(inside.map(|range| layer.source(range)));
         }
         found.retain(|range| !range.is_empty());
         if found.is_empty() {
@@ -161,18 +160,18 @@ impl fmt::Debug for Held {
 
 impl Known {
     fn new(name: &'static str, value: &str) -> Self {
-        let decoded = Decoded::new(value).text;
-        let plain = [value, &decoded].map(|it| Form::new(it, false));
+        let decoded = Decoded::new(value).inner().map(|it| it.text);
+        let plain = iter::once(Variant::new(value, false));
+        let plain = plain.chain(decoded.map(|it| Variant::new(&it, false)));
         let is_short = value.chars().count() < SHORTEST_PART;
-        let base64 = inside_base64(value).map(|letters| Form::new(&letters, true));
+        let base64 = inside_base64(value).map(|letters| Variant::new(&letters, true));
         let base64 = base64.into_iter().filter(|_| !is_short);
-        let mut forms: Vec<_> = plain.into_iter().chain(base64).collect();
-        forms.retain(|form| !form.text.is_empty());
-        forms.dedup();
+        let mut variants: Vec<_> = plain.chain(base64).collect();
+        variants.retain(|variant| !variant.text.is_empty());
         Self {
             name,
             value: Arc::new(value.to_owned().into()),
-            forms: forms.into(),
+            variants: variants.into(),
         }
     }
 }
@@ -182,30 +181,30 @@ fn find(text: &str, values: &[Known]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     text::find(text, &mut found);
     let normal = normal(text);
-    // Most places of a text begin like no value.
-    let mut begins = [false; 256];
-    for form in values.iter().flat_map(|known| &*known.forms) {
-        match key(&form.text) {
-            Some(key) => begins
-                .iter_mut()
-                .skip(key)
-                .take(1)
-                .for_each(|it| *it = true),
-            None => begins = [true; 256],
-        }
+    let end = text::whole(&normal).len();
+    let variants = || values.iter().flat_map(|known| &*known.variants);
+    // Most places of a text begin like no value. A value of two bytes may begin anywhere.
+    let mut begins = [variants().any(|it| key(it.text.as_bytes()).is_none()); 256];
+    for key in variants().filter_map(|it| key(it.text.as_bytes())) {
+        begins
+            .iter_mut()
+            .skip(key)
+            .take(1)
+            .for_each(|it| *it = true);
     }
-    for (start, _) in normal.char_indices() {
-        let rest = tail(&normal, start);
+    for start in 0..normal.len() {
+        let rest = normal.as_bytes().get(start..).unwrap_or_default();
         if key(rest).is_some_and(|key| begins.get(key) == Some(&false)) {
             continue;
         }
-        let is_cut =
-            |form: &str| form.starts_with(rest) && rest.chars().nth(SHORTEST_PART - 1).is_some();
-        for form in values.iter().flat_map(|known| &*known.forms) {
-            if rest.starts_with(&*form.text) {
-                found.extend(form.place(text, start..start + form.text.len()));
-            } else if is_cut(&form.text) {
-                found.extend(form.place(text, start..text.len()));
+        for variant in variants() {
+            let alike = iter::zip(rest, variant.text.as_bytes()).take_while(|(a, b)| a == b);
+            let until = start + alike.count();
+            let is_long = || part(&normal, start..until).chars().count() >= SHORTEST_PART;
+            if until == start + variant.text.len() {
+                found.extend(variant.place(text, start..until));
+            } else if until >= end && is_long() {
+                found.extend(variant.place(text, start..text.len()));
             }
         }
     }
@@ -213,16 +212,16 @@ fn find(text: &str, values: &[Known]) -> Vec<Range<usize>> {
 }
 
 /// A number for the first three bytes, if there are so many.
-fn key(text: &str) -> Option<usize> {
-    let [a, b, c, ..] = text.as_bytes() else {
+fn key(text: &[u8]) -> Option<usize> {
+    let [a, b, c, ..] = text else {
         return None;
     };
     Some((a.wrapping_mul(31) ^ b.wrapping_mul(7) ^ c).into())
 }
 
-// === impl Form ===
+// === impl Variant ===
 
-impl Form {
+impl Variant {
     fn new(text: &str, is_base64: bool) -> Self {
         Self {
             text: normal(text).into(),
@@ -230,7 +229,7 @@ impl Form {
         }
     }
 
-    /// Returns what to replace where this form was found, if that is the value and not a part of a word.
+    /// Returns what to replace where this variant was found, if that is the value and not a part of a word.
     fn place(&self, text: &str, found: Range<usize>) -> Option<Range<usize>> {
         let (before, after) = (part(text, 0..found.start), tail(text, found.end));
         if self.is_base64 {
@@ -247,7 +246,7 @@ impl Form {
     }
 }
 
-/// Writes alike what encodings write differently: a blank is a plus in forms, and base64 has two alphabets. Each character keeps its
+/// Writes alike what encodings write differently: a blank is a plus in forms, and base64 has two alphabets. Each keeps its
 /// place.
 fn normal(text: &str) -> String {
     let alike = |byte: u8| match byte {
@@ -276,8 +275,8 @@ const KEPT: usize = 4;
 /// of a text that was cut. Anything shorter may be a word.
 const SHORTEST_PART: usize = 8;
 
-/// How often a text may have been escaped: JSON in a form, in the `Debug` of an error, in another one.
-const DEEPEST: usize = 4;
+/// The text, and how often it may have been escaped: JSON in a form, in the `Debug` of an error, in another one.
+const DEEPEST: usize = 5;
 
 /// Stands in place of a secret.
 const REDACTED: &str = "[redacted]";

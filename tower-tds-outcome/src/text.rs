@@ -2,7 +2,7 @@
 
 use std::{fmt, iter, ops::Range, time::Duration};
 
-/// A text without its outer escapes, with the place of each part in the source.
+/// A text, or what is left of it without its outer escapes, with the place of each part in the source.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) text: String,
@@ -17,43 +17,46 @@ pub struct Rough(pub Duration);
 // === impl Decoded ===
 
 impl Decoded {
-    /// Decodes `%XX`, `\n`, `\"`, `\u00e9`, `\xe9`, `&quot;` and `&#43;`.
     pub(crate) fn new(source: &str) -> Self {
+        Self {
+            text: source.to_owned(),
+            starts: (0..=source.len()).collect(),
+        }
+    }
+
+    /// Decodes `%XX`, `\n`, `\"`, `\u00e9`, `\u{e9}`, `\xe9`, `&quot;` and `&#43;`. Returns `None` if there is nothing to decode.
+    pub(crate) fn inner(&self) -> Option<Self> {
+        if !self.text.contains(ESCAPES) {
+            return None;
+        }
         let (mut bytes, mut starts, mut at) = (Vec::new(), Vec::new(), 0);
-        while at < source.len() {
-            let rest = tail(source, at);
-            let plain = rest.find(['%', '\\', '&']).unwrap_or(rest.len());
-            bytes.extend_from_slice(part(rest, 0..plain).as_bytes());
-            starts.extend(at..at + plain);
-            at += plain;
-            let rest = tail(source, at);
-            let length = escape(rest, &mut bytes).unwrap_or_else(|| {
-                bytes.extend(rest.bytes().next());
-                1
-            });
-            starts.resize(bytes.len(), at);
+        while at < self.text.len() {
+            let rest = tail(&self.text, at);
+            let length = match escape(rest) {
+                Some((length, decoded)) => {
+                    bytes.extend(decoded);
+                    starts.resize(bytes.len(), *self.starts.get(at)?);
+                    length
+                }
+                None => {
+                    let first = rest.chars().next().map_or(1, char::len_utf8);
+                    let plain = tail(rest, first).find(ESCAPES);
+                    let length = plain.map_or(rest.len(), |length| first + length);
+                    bytes.extend_from_slice(part(rest, 0..length).as_bytes());
+                    starts.extend_from_slice(self.starts.get(at..at + length)?);
+                    length
+                }
+            };
             at += length;
         }
-        starts.push(source.len());
+        starts.extend(self.starts.last());
         let mut text = String::with_capacity(bytes.len());
         for chunk in bytes.utf8_chunks() {
             text.push_str(chunk.valid());
             // Each byte keeps its place.
             text.extend(chunk.invalid().iter().map(|_| '?'));
         }
-        Self { text, starts }
-    }
-
-    /// Decodes what another text escaped before. Returns `None` if nothing is left to decode.
-    pub(crate) fn again(&self) -> Option<Self> {
-        if !self.text.contains(['%', '\\', '&']) {
-            return None;
-        }
-        let mut inner = Self::new(&self.text);
-        for start in &mut inner.starts {
-            *start = self.starts.get(*start).copied().unwrap_or_default();
-        }
-        (inner.text.len() < self.text.len()).then_some(inner)
+        (text.len() < self.text.len()).then_some(Self { text, starts })
     }
 
     /// Maps a range of the text to its range in the source.
@@ -90,22 +93,53 @@ pub(crate) fn tail(text: &str, start: usize) -> &str {
     part(text, start..text.len())
 }
 
-/// Adds what the escape at the start of a text stands for. Returns its length.
-fn escape(text: &str, bytes: &mut Vec<u8>) -> Option<usize> {
-    if let Some((byte, length)) = byte(text) {
-        bytes.push(byte);
-        return Some(length);
+/// Returns a text without the beginning of an escape or of a character, if it was cut there.
+pub(crate) fn whole(mut text: &str) -> &str {
+    while let Some(at) = text
+        .rfind(ESCAPES)
+        .filter(|at| text.len() - at < LONGEST_ENTITY)
+    {
+        text = part(text, 0..at);
     }
-    let found = entity(text).or_else(|| units(text));
-    let (c, length) = found.or_else(|| after_slash(text))?;
-    bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-    Some(length)
+    text.trim_end_matches('?')
+}
+
+/// Reads the escape at the start of a text: its length, and the bytes that it stands for.
+fn escape(text: &str) -> Option<(usize, Vec<u8>)> {
+    let byte = |start: usize, length: usize| {
+        let byte = number(text.get(start..start + 2)?, 16)?;
+        Some((length, vec![u8::try_from(byte).ok()?]))
+    };
+    let (length, c) = match text.as_bytes() {
+        [b'%', ..] => return byte(1, 3),
+        [b'\\', b'x', ..] => return byte(2, 4),
+        [b'\\', b'u', b'{', ..] => {
+            let end = ends(text, b'}')?;
+            (end + 1, char::from_u32(number(part(text, 3..end), 16)?)?)
+        }
+        [b'\\', b'u', ..] => units(text)?,
+        [b'\\', b'n', ..] => (2, '\n'),
+        [b'\\', b'r', ..] => (2, '\r'),
+        [b'\\', b't', ..] => (2, '\t'),
+        [b'\\', c @ (b'\\' | b'"' | b'\'' | b'`' | b'/'), ..] => (2, char::from(*c)),
+        [b'&', ..] => entity(text)?,
+        _ => return None,
+    };
+    Some((length, c.to_string().into_bytes()))
+}
+
+/// Returns the character of `\u00e9`, or of two UTF-16 units as in `\ud83d\ude00`.
+fn units(text: &str) -> Option<(usize, char)> {
+    let unit = |text: &str| u16::try_from(number(text.strip_prefix("\\u")?.get(..4)?, 16)?).ok();
+    let both = iter::once(unit(text)?).chain(unit(tail(text, 6)));
+    let c = char::decode_utf16(both).next()?.ok()?;
+    Some((6 * c.len_utf16(), c))
 }
 
 /// Returns the character of `&quot;`, `&#43;` or `&#x2B;`, as pages of HTML have it.
-fn entity(text: &str) -> Option<(char, usize)> {
-    let end = text.bytes().take(LONGEST_ENTITY).position(|c| c == b';')?;
-    let c = match part(text, 0..end).strip_prefix('&')? {
+fn entity(text: &str) -> Option<(usize, char)> {
+    let end = ends(text, b';')?;
+    let c = match part(text, 1..end) {
         "quot" => '"',
         "apos" => '\'',
         "amp" => '&',
@@ -114,55 +148,27 @@ fn entity(text: &str) -> Option<(char, usize)> {
         name => {
             let digits = name.strip_prefix('#')?;
             let code = match digits.strip_prefix(['x', 'X']) {
-                Some(hex) => u32::from_str_radix(hex, 16),
-                None => digits.parse(),
+                Some(hex) => number(hex, 16),
+                None => number(digits, 10),
             };
-            char::from_u32(code.ok()?)?
+            char::from_u32(code?)?
         }
     };
-    Some((c, end + 1))
+    Some((end + 1, c))
 }
 
-/// Returns the byte of `%41` and `\x41`.
-fn byte(text: &str) -> Option<(u8, usize)> {
-    let digits = text
-        .strip_prefix('%')
-        .or_else(|| text.strip_prefix("\\x"))?;
-    let byte = hex(digits, 2)?.try_into().ok()?;
-    Some((byte, text.len() - digits.len() + 2))
+/// Returns where an escape ends that has a mark for it.
+fn ends(text: &str, mark: u8) -> Option<usize> {
+    text.bytes()
+        .take(LONGEST_ENTITY)
+        .position(|byte| byte == mark)
 }
 
-/// Returns the character of `\u00e9`, or of two UTF-16 units as in `\ud83d\ude00`.
-fn units(text: &str) -> Option<(char, usize)> {
-    let (first, length) = unit(text)?;
-    let second = unit(tail(text, length));
-    let both = iter::once(first).chain(second.map(|(unit, _)| unit));
-    let c = char::decode_utf16(both).next()?.unwrap_or('?');
-    let rest = second.filter(|_| c.len_utf16() > 1);
-    Some((c, length + rest.map_or(0, |(_, length)| length)))
-}
-
-fn unit(text: &str) -> Option<(u16, usize)> {
-    let unit = hex(text.strip_prefix("\\u")?, 4)?;
-    Some((unit.try_into().ok()?, 6))
-}
-
-/// Returns the character of `\n` or `\"`.
-fn after_slash(text: &str) -> Option<(char, usize)> {
-    let c = match text.strip_prefix('\\')?.chars().next()? {
-        'n' => '\n',
-        'r' => '\r',
-        't' => '\t',
-        c @ ('\\' | '"' | '\'' | '`' | '/') => c,
-        _ => return None,
-    };
-    Some((c, 2))
-}
-
-fn hex(text: &str, length: usize) -> Option<u32> {
-    let digits = text.get(..length)?;
-    let are_hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
-    u32::from_str_radix(digits, 16).ok().filter(|_| are_hex)
+fn number(digits: &str, radix: u32) -> Option<u32> {
+    let are_digits = digits.chars().all(|c| c.is_digit(radix));
+    u32::from_str_radix(digits, radix)
+        .ok()
+        .filter(|_| are_digits)
 }
 
 /// Adds the places of what syntax shows to be secret, whoever wrote the text: parts of URLs, credentials of headers, JWTs.
@@ -170,61 +176,64 @@ fn hex(text: &str, length: usize) -> Option<u32> {
 pub(crate) fn find(text: &str, found: &mut Vec<Range<usize>>) {
     urls(text, found);
     let lower = text.to_ascii_lowercase();
-    for scheme in ["bearer", "basic"] {
-        for (at, _) in lower.match_indices(scheme) {
-            let after = at + scheme.len();
-            let start = find_at(text, after, |c| !(c.is_whitespace() || is_quote(c)));
-            if start == after {
+    // A JWT begins with the base64 of `{"`.
+    for mark in ["bearer", "basic", "eyj"] {
+        let mut read = 0;
+        for (at, _) in lower.match_indices(mark) {
+            let is_jwt = tail(text, at).starts_with("eyJ");
+            let after = at + mark.len();
+            let start = if is_jwt {
+                at
+            } else {
+                find_at(text, after, |c| {
+                    !(c.is_whitespace() || c == '+' || is_quote(c))
+                })
+            };
+            // `publicKeyJwkSet` is a name.
+            let is_apart = if is_jwt {
+                !part(text, 0..at).ends_with(|c: char| c.is_ascii_alphanumeric())
+            } else {
+                start > after
+            };
+            if at < read || !is_apart {
                 continue;
             }
             let word = token(text, start);
+            read = word.end;
             let credential = part(text, word.clone()).trim_end_matches('=');
             // `Basic authentication/authorization` is a sentence, and `Bearer realm=services2024` is a challenge.
             let has_digit = credential.contains(|c: char| c.is_ascii_digit());
-            if word.len() >= LEAST && has_digit && !credential.contains('=') {
-                found.push(word);
-            }
-        }
-    }
-    // A JWT begins with the base64 of `{"`.
-    for (at, _) in text.match_indices("eyJ") {
-        // `publicKeyJwkSet` is a name.
-        if !part(text, 0..at).ends_with(|c: char| c.is_ascii_alphanumeric()) {
-            let word = token(text, at);
-            found.extend(Some(word).filter(|word| word.len() >= LEAST));
+            let is_secret = is_jwt || (has_digit && !credential.contains('='));
+            found.extend(Some(word).filter(|word| is_secret && word.len() >= LEAST));
         }
     }
 }
 
-/// Finds password and query in `https://user:password@host/path?query`.
+/// Finds password and query in `https://user:password@host/path?query`, and the query of `/path?query`.
 fn urls(text: &str, found: &mut Vec<Range<usize>>) {
-    let mut ends = 0;
-    for (at, scheme) in text.match_indices("://") {
-        let start = at + scheme.len();
-        if at < ends {
+    let mut behind = 0;
+    let is_end = |c: char| c.is_whitespace() || is_quote(c) || matches!(c, '<' | '>');
+    for word in text.split_inclusive(is_end) {
+        let at = behind;
+        behind += word.len();
+        if !word.contains('/') {
             continue;
         }
-        ends = find_at(text, start, |c| {
-            c.is_whitespace() || is_quote(c) || matches!(c, '<' | '>')
-        });
-        let url = part(text, start..ends);
-        let host = find_at(url, 0, |c| matches!(c, '/' | '?' | '#'));
-        // A password that is not percent-encoded may have an `@`, `/`, `?` or `#`. Behind the colon of a host stand only digits.
-        let colon = part(url, 0..host)
-            .find(':')
-            .filter(|_| !url.starts_with('['));
-        let is_port = |colon| {
-            tail(part(url, 0..host), colon + 1)
-                .bytes()
-                .all(|c| c.is_ascii_digit())
-        };
-        let password = colon.filter(|colon| !is_port(*colon));
-        let user = password.and_then(|_| url.rfind('@')).unwrap_or_default();
-        found.extend(password.map(|colon| start + colon + 1..start + user));
         // What ends a sentence or a bracket stays.
-        let whole = url.trim_end_matches(['.', ',', ';', ':', ')', ']', '}']);
-        let query = tail(whole, user).find('?');
-        found.extend(query.map(|query| start + user + query + 1..start + whole.len()));
+        let url = word.trim_end_matches(|c: char| is_end(c) || ".,;:)]}".contains(c));
+        let start = url.find("://").map_or(0, |scheme| scheme + 3);
+        let authority = tail(url, start).split(['/', '?', '#']).next();
+        // Behind the colon of a host stand only digits. A password that is not percent-encoded may have an `@`, `/`, `?` or `#`.
+        let pair = authority
+            .and_then(|it| it.split_once(':'))
+            .filter(|(host, port)| {
+                start > 0 && !host.starts_with('[') && port.contains(|c: char| !c.is_ascii_digit())
+            });
+        let user = pair.and_then(|_| url.rfind('@')).unwrap_or(start);
+        found.extend(pair.map(|(name, _)| at + start + name.len() + 1..at + user));
+        let query = tail(url, user).find('?').map(|query| user + query);
+        let query = query.filter(|query| part(url, 0..*query).contains('/'));
+        found.extend(query.map(|query| at + query + 1..at + url.len()));
     }
 }
 
@@ -272,6 +281,9 @@ fn is_hidden(c: char) -> bool {
             | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
             | '\u{e0000}'..='\u{e0fff}')
 }
+
+/// What an escape begins with.
+const ESCAPES: [char; 3] = ['%', '\\', '&'];
 
 /// Length of `&#x10FFFF;`.
 const LONGEST_ENTITY: usize = 10;

@@ -51,12 +51,12 @@ use crate::kind::Kind;
 pub struct ClassifyLayer {
     secrets: Option<Secrets>,
     is_below_retry: bool,
-    bounds: Bounds,
+    bounds: BodyBounds,
 }
 
 /// Bounds of the read of an error's body.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
+struct BodyBounds {
     bytes: usize,
     time: Duration,
 }
@@ -126,7 +126,7 @@ struct Noted {
     request: RequestFacts,
     /// `None` if a retry layer above names the request.
     name: Option<(Method, Uri)>,
-    bounds: Bounds,
+    bounds: BodyBounds,
     /// Deadline of the call, before which the read of an error's body ends.
     deadline: Option<Instant>,
 }
@@ -143,7 +143,7 @@ impl ClassifyLayer {
         Self {
             secrets: None,
             is_below_retry: false,
-            bounds: Bounds {
+            bounds: BodyBounds {
                 bytes: MOST_BYTES,
                 time: LONGEST,
             },
@@ -157,7 +157,7 @@ impl ClassifyLayer {
     /// call waits, and its connection is not free.
     #[must_use]
     pub const fn error_bodies(mut self, bytes: usize, time: Duration) -> Self {
-        self.bounds = Bounds { bytes, time };
+        self.bounds = BodyBounds { bytes, time };
         self
     }
 
@@ -224,7 +224,7 @@ where
             name: (!self.layer.is_below_retry)
                 .then(|| (request.method().clone(), request.uri().clone())),
             bounds: self.layer.bounds,
-            deadline: DeadlineAt::of(request.extensions()).map(Instant::from_std),
+            deadline: DeadlineAt::of(request.extensions()).map(|it| Instant::from_std(it.at)),
         };
         ClassifyFuture {
             inner: self.inner.call(request),
@@ -288,7 +288,7 @@ impl Noted {
     #[inline]
     fn is_answered(&self, head: &Response<impl Sized>) -> bool {
         let own = head.extensions().get().copied();
-        by_head(own, head.status(), head.headers(), self.request.expected).is_none()
+        by_head(&self.request, own, head.status(), head.headers()).is_none()
     }
 
     /// Makes the error of a call without a response.

@@ -9,9 +9,9 @@ use tower_tds_outcome::{Cause, Outcome, Sent, chain};
 use super::{Error, find};
 use crate::kind::Kind;
 
-/// Stage of the exchange in which the error occurred.
+/// Phase of the exchange in which the error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum Phase {
     Connecting,
     /// Sending, or waiting for the response head.
     Connected,
@@ -37,19 +37,19 @@ pub(super) fn below(cause: &Cause) -> (Kind, Option<Cow<'static, str>>) {
 pub(crate) fn kind(error: &(dyn StdError + 'static)) -> KindAndSent {
     // A client that is not hyper-util's marks a request without a connection by its outcome.
     let cause = Cause::of(error).map(|cause| cause.outcome);
-    let mut stage = (cause == Some(Outcome::Unsent)).then_some(Stage::Connecting);
+    let mut phase = (cause == Some(Outcome::Unsent)).then_some(Phase::Connecting);
     for link in chain(error) {
-        if let Some(known) = classify_link(link, &mut stage) {
+        if let Some(known) = classify_link(link, &mut phase) {
             return known;
         }
     }
-    let kind = match stage {
-        Some(Stage::Connecting) => Kind::Connect,
+    let kind = match phase {
+        Some(Phase::Connecting) => Kind::Connect,
         // Unknown errors of a body mean that it ended early.
-        Some(Stage::Body) => Kind::Truncated,
+        Some(Phase::Body) => Kind::Truncated,
         // Unknown errors of hyper on a connection mean that the connection ended.
-        Some(Stage::Connected) if find::<hyper::Error>(error).is_some() => Kind::Reset,
-        Some(Stage::Connected) | None => Kind::Unrecognized,
+        Some(Phase::Connected) if find::<hyper::Error>(error).is_some() => Kind::Reset,
+        Some(Phase::Connected) | None => Kind::Unrecognized,
     };
     with_own_sent(kind)
 }
@@ -59,8 +59,8 @@ fn with_own_sent(kind: Kind) -> KindAndSent {
     (kind, kind.row().sent)
 }
 
-/// Classifies one link of the chain, or records its stage for the links below.
-fn classify_link(link: &(dyn StdError + 'static), at: &mut Option<Stage>) -> Option<KindAndSent> {
+/// Classifies one link of the chain, or records its phase for the links below.
+fn classify_link(link: &(dyn StdError + 'static), at: &mut Option<Phase>) -> Option<KindAndSent> {
     #[cfg(not(target_family = "wasm"))]
     if let Some(error) = link.downcast_ref::<hyper_util::client::legacy::Error>() {
         if !error.is_connect() && error.source().is_none() {
@@ -69,29 +69,29 @@ fn classify_link(link: &(dyn StdError + 'static), at: &mut Option<Stage>) -> Opt
         }
         let connecting = error.is_connect();
         *at = Some(if connecting {
-            Stage::Connecting
+            Phase::Connecting
         } else {
-            Stage::Connected
+            Phase::Connected
         });
         return None;
     }
     if let Some(error) = link.downcast_ref() {
         return by_hyper(error, at);
     }
-    let stage = *at;
+    let phase = *at;
     if let Some(error) = link.downcast_ref() {
-        return by_io(error, stage);
+        return by_io(error, phase);
     }
     if link.is::<tower::timeout::error::Elapsed>() || link.is::<tokio::time::error::Elapsed>() {
-        return Some(with_own_sent(timeout(stage)));
+        return Some(with_own_sent(timeout(phase)));
     }
     if link.is::<tower::load_shed::error::Overloaded>() {
         return Some(with_own_sent(Kind::LimitTimeout));
     }
-    if stage == Some(Stage::Connecting) {
+    if phase == Some(Phase::Connecting) {
         return connecting(link);
     }
-    untyped(&link.to_string(), stage).map(with_own_sent)
+    untyped(&link.to_string(), phase).map(with_own_sent)
 }
 
 /// Refines a connect error by its text, because hyper-util and hyper-rustls do not export the
@@ -108,25 +108,25 @@ fn connecting(link: &(dyn StdError + 'static)) -> Option<KindAndSent> {
 }
 
 /// Classifies by text the errors of unknown types: tower-http's decoders, and reqwest's timeout.
-fn untyped(words: &str, stage: Option<Stage>) -> Option<Kind> {
+fn untyped(words: &str, phase: Option<Phase>) -> Option<Kind> {
     // By text: these types are private, too.
     if words == "brotli error" || words.starts_with("deflate decompression error") {
         return Some(Kind::Malformed);
     }
-    (words == "operation timed out").then(|| timeout(stage))
+    (words == "operation timed out").then(|| timeout(phase))
 }
 
-/// Returns the kind of a timeout in this stage.
-fn timeout(stage: Option<Stage>) -> Kind {
-    match stage {
-        Some(Stage::Connecting) => Kind::Connect,
-        Some(Stage::Body) => Kind::Truncated,
-        Some(Stage::Connected) | None => Kind::Timeout,
+/// Returns the kind of a timeout in this phase.
+fn timeout(phase: Option<Phase>) -> Kind {
+    match phase {
+        Some(Phase::Connecting) => Kind::Connect,
+        Some(Phase::Body) => Kind::Truncated,
+        Some(Phase::Connected) | None => Kind::Timeout,
     }
 }
 
-fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent> {
-    if *at == Some(Stage::Connecting) {
+fn by_hyper(error: &hyper::Error, at: &mut Option<Phase>) -> Option<KindAndSent> {
+    if *at == Some(Phase::Connecting) {
         // The handshake failed. A link below may have a known type.
         return None;
     }
@@ -147,7 +147,7 @@ fn by_hyper(error: &hyper::Error, at: &mut Option<Stage>) -> Option<KindAndSent>
         // the connection after that causes the same error.
         // By text: errors of bodies have no predicate, and only they have this text.
         let body = error.to_string() == "error reading a body from connection";
-        *at = Some(if body { Stage::Body } else { Stage::Connected });
+        *at = Some(if body { Phase::Body } else { Phase::Connected });
         return None;
     };
     Some(with_own_sent(kind))
@@ -165,23 +165,23 @@ fn refuses(error: &std::io::Error) -> bool {
 }
 
 /// Classifies IO errors, and errors wrapped in them.
-fn by_io(error: &std::io::Error, stage: Option<Stage>) -> Option<KindAndSent> {
-    let connecting = stage == Some(Stage::Connecting);
-    let reading = stage == Some(Stage::Body);
+fn by_io(error: &std::io::Error, phase: Option<Phase>) -> Option<KindAndSent> {
+    let connecting = phase == Some(Phase::Connecting);
+    let reading = phase == Some(Phase::Body);
     let kind = match error.kind() {
-        ErrorKind::TimedOut => timeout(stage),
+        ErrorKind::TimedOut => timeout(phase),
         // rustls and native TLS stacks report a bad certificate, version or name like this.
         ErrorKind::InvalidData if connecting => Kind::Tls,
         // In TLS 1.3 a server refuses the client's certificate after the handshake.
-        ErrorKind::InvalidData if stage == Some(Stage::Connected) && refuses(error) => Kind::Tls,
+        ErrorKind::InvalidData if phase == Some(Phase::Connected) && refuses(error) => Kind::Tls,
         // Decoders report malformed data like this. The connection's own errors come inside of
         // hyper's.
-        ErrorKind::InvalidData | ErrorKind::InvalidInput if stage.is_none() => Kind::Malformed,
+        ErrorKind::InvalidData | ErrorKind::InvalidInput if phase.is_none() => Kind::Malformed,
         // Only `connect` returns this, so nothing was sent.
         ErrorKind::ConnectionRefused => Kind::Connect,
         // TLS connections that are closed without a notification look like this, even before a
         // response.
-        ErrorKind::UnexpectedEof if stage == Some(Stage::Connected) => Kind::Reset,
+        ErrorKind::UnexpectedEof if phase == Some(Phase::Connected) => Kind::Reset,
         ErrorKind::UnexpectedEof if !connecting => Kind::Truncated,
         // Networks may also become unreachable while a connection is open.
         ErrorKind::ConnectionReset

@@ -24,9 +24,9 @@ use crate::error::Error;
 use crate::kind::{GiveUp, Kind};
 
 /// One call: the service below, the request that its attempts send, and its failures so far.
-pub(super) struct Call<S, B, P> {
+pub(super) struct RetriedCall<S, B, P> {
     service: S,
-    settings: Arc<Settings<P>>,
+    settings: Arc<RetrySettings<P>>,
     pub(super) record: Record,
     deadline: Option<Instant>,
     /// Head of the request, for the next attempt and for errors. Its headers go with the first attempt.
@@ -43,18 +43,18 @@ pub(super) struct Call<S, B, P> {
 
 /// Settings of a layer, which its services and their calls share.
 #[derive(Clone, Debug)]
-pub(super) struct Settings<P> {
+pub(super) struct RetrySettings<P> {
     pub(super) policy: Policy,
     pub(super) replay: P,
     pub(super) name: Name,
 }
 
-// === impl Call ===
+// === impl RetriedCall ===
 
-impl<S, B, P: Replay<B>> Call<S, B, P> {
+impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
     pub(super) fn new(
         service: S,
-        settings: Arc<Settings<P>>,
+        settings: Arc<RetrySettings<P>>,
         began: Instant,
         record: Record,
         request: Request<B>,

@@ -157,13 +157,23 @@ async fn deadline_error_keeps_the_response_before_an_unsent_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn deadline_error_keeps_the_response_before_a_lost_attempt() {
-    let service = tower::service_fn(busy_then_lost);
     let layer = RetryLayer::new().deadline(ms(10_000));
-    let stack = layer.layer(ClassifyLayer::new().layer(service));
-    let error = stack.oneshot(Request::new(())).await.unwrap_err();
-    assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 3));
-    assert_eq!(error.status().map(|status| status.as_u16()), Some(503));
-    assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+    let classified = || ClassifyLayer::new().layer(tower::service_fn(busy_then_lost));
+    let alone = layer.layer(classified());
+    let nested = layer.layer(RetryLayer::new().layer(classified()));
+    let start = Instant::now();
+    let errors = tokio::join!(
+        alone.oneshot(Request::new(())),
+        nested.oneshot(Request::new(()))
+    );
+    assert_eq!(start.elapsed(), ms(10_000));
+    for error in [errors.0.unwrap_err(), errors.1.unwrap_err()] {
+        assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 3));
+        assert_eq!(error.status().map(|status| status.as_u16()), Some(503));
+        assert_eq!(error.gave_up(), Some(GiveUp::Deadline));
+        let last = (error.sent(), error.waited_for());
+        assert_eq!(last, (Sent::Unknown, Some("a response")));
+    }
 }
 
 /// The error of two nested retry layers, with a layer between that may wrap the inner error.
@@ -255,19 +265,17 @@ async fn request_deadline_may_exceed_the_default() {
 async fn each_attempt_keeps_what_the_deadline_covers() {
     for covers in [false, true] {
         let service = tower::service_fn(move |request: Request<()>| {
-            assert_eq!(DeadlineAt::covers_body(request.extensions()), covers);
+            let deadline = DeadlineAt::of(request.extensions()).unwrap();
+            assert_eq!(deadline.covers_body, covers);
             let busy = Attempt::of(request.extensions()) < 3;
             let response = Response::builder().status(if busy { 503 } else { 200 });
             std::future::ready(Ok::<_, BoxError>(response.body(String::new()).unwrap()))
         });
         let stack = RetryLayer::new().layer(ClassifyLayer::new().layer(service));
-        let deadline = within(ms(60_000));
+        let mut deadline = within(ms(60_000));
+        deadline.covers_body = covers;
         let mut request = Request::new(());
-        request.extensions_mut().insert(if covers {
-            deadline.with_body()
-        } else {
-            deadline
-        });
+        request.extensions_mut().insert(deadline);
         assert!(stack.oneshot(request).await.is_ok());
     }
 }
@@ -289,25 +297,6 @@ async fn classification_reads_an_accept_header_set_below_retry() {
         .service(page);
     let error = stack.oneshot(Request::new(())).await.unwrap_err();
     assert_eq!(error.kind(), Kind::UnexpectedAnswer);
-}
-
-#[tokio::test(start_paused = true)]
-async fn nested_retry_keeps_the_last_response_at_its_deadline() {
-    let service = tower::service_fn(busy_then_lost);
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new().deadline(ms(10_000)))
-        .layer(RetryLayer::new())
-        .layer(ClassifyLayer::new())
-        .service(service);
-    let start = Instant::now();
-    let error = stack.oneshot(Request::new(())).await.unwrap_err();
-    assert_eq!(start.elapsed(), ms(10_000));
-    assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 3));
-    assert_eq!(error.status().map(|status| status.as_u16()), Some(503));
-    assert_eq!(
-        (error.sent(), error.waited_for()),
-        (Sent::Unknown, Some("a response"))
-    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -246,6 +246,7 @@ fn the_texts_of_foreign_causes_keep_their_words_without_queries_and_passwords_of
             "cannot reach https://me:pa55@h.example/v1?key=4bT9x0Qz now",
             "cannot reach https://me:[redacted]@h.example/v1?[redacted] now",
         ),
+        ("Cannot GET /v1?key=4bT9x0Qz", "Cannot GET /v1?[redacted]"),
         ("key: TPE10132 not found", "key: TPE10132 not found"),
     ] {
         let error = Error::new(Kind::Unavailable, std::io::Error::other(cause));

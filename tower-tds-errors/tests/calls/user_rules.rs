@@ -135,21 +135,6 @@ async fn kind_set_by_a_rule_decides_the_wait() {
     assert!(seen[1].at >= std::time::Duration::from_secs(1) && seen[1].line.contains("/v2"));
 }
 
-/// A gRPC refusal has the status of a success.
-#[tokio::test(start_paused = true)]
-async fn grpc_refusal_in_the_head_is_an_error() {
-    for (status, kind) in [(16, Some(Kind::InvalidToken)), (0, None)] {
-        let service = Probe::always(200).map_response(move |mut response| {
-            let headers = response.headers_mut();
-            headers.insert("content-type", "application/grpc".parse().unwrap());
-            headers.insert("grpc-status", status.into());
-            response
-        });
-        let answer = ClassifyLayer::new().layer(service).oneshot(get("/")).await;
-        assert_eq!(answer.err().map(|error| error.kind()), kind);
-    }
-}
-
 /// A service whose statuses mean something of their own, below all layers.
 #[tokio::test(start_paused = true)]
 async fn outcome_in_the_extensions_of_a_response_decides_its_kind() {

@@ -256,11 +256,12 @@ impl<S, R> Waiting<S, R> {
     fn bounds(&self, stack: &Stack, now: Instant) -> Bounds {
         let extensions = self.request.as_ref().map(Request::extensions);
         let deadline = extensions.and_then(|extensions| {
-            let at = Instant::from_std(DeadlineAt::of(extensions)?);
+            let deadline = DeadlineAt::of(extensions)?;
+            let at = Instant::from_std(deadline.at);
             Some(Deadline {
                 at,
                 whole: at.saturating_duration_since(self.wait.since(now)),
-                has_body: DeadlineAt::covers_body(extensions),
+                has_body: deadline.covers_body,
             })
         });
         Bounds {

@@ -113,7 +113,8 @@ impl Load {
         let ends = Instant::now() + deadline.unwrap_or(secs(86_400));
         let mut request = Request::new(Empty::new());
         if deadline.is_some() {
-            let at = DeadlineAt::new(ends.into_std()).with_body();
+            let mut at = DeadlineAt::new(ends.into_std());
+            at.covers_body = true;
             request.extensions_mut().insert(at);
         }
         request

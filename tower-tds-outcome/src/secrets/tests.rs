@@ -2,6 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// How many of the [`forms`] are escapes of single characters.
+const ESCAPED: usize = 15;
+
 fn with(value: &str) -> Secrets {
     let secrets = Secrets::default();
     secrets.add("client secret", value);
@@ -59,8 +62,10 @@ fn forms(value: &str) -> Vec<String> {
             .get(3..nested.len() - 3)
             .unwrap_or_default()
             .to_owned(),
-        json,
-        format!("b\"{}\"", value.as_bytes().escape_ascii()),
+        json.clone(),
+        value.as_bytes().escape_ascii().to_string(),
+        value.escape_default().to_string(),
+        json.bytes().map(|b| format!("%{b:02x}")).collect(),
     ];
     if value.chars().count() >= 8 {
         for id in ["", "a", "ab", "abc", "my-client:"] {
@@ -113,12 +118,21 @@ fn a_known_value_is_replaced_in_every_form() {
     }
 }
 
+/// Each text is cut inside of a character's escape, or behind it.
 #[test]
 fn a_known_value_that_a_cut_text_ends_with_is_replaced() {
-    let secrets = with("correct horse battery");
-    assert_eq!(secrets.redact("it is correct horse"), "it is [redacted]");
-    assert_eq!(secrets.redact("it is correct%20hors"), "it is [redacted]");
-    assert_eq!(secrets.redact("it is correct"), "it is correct");
+    let value = "gr\u{f6}\u{df}e \"zwei\" \\drei&vier \u{1f600}!";
+    let (secrets, eight) = (with(value), "gr\u{f6}\u{df}e \"z");
+    for (form, eight) in iter::zip(forms(value), forms(eight)).take(ESCAPED) {
+        for end in (eight.len()..=form.len()).filter(|end| form.is_char_boundary(*end)) {
+            let text = format!("it is {}", &form[..end]);
+            assert_eq!(secrets.redact(&text), "it is [redacted]", "{text}");
+        }
+    }
+    // Seven characters may be a word.
+    for text in ["it is gr\u{f6}\u{df}e \"", "it is gr%C3%B6%C3%9Fe%20%22%7"] {
+        assert_eq!(secrets.redact(text), text);
+    }
 }
 
 /// JSON in a form, the `Debug` of a form, and a page with JSON.
