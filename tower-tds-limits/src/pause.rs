@@ -10,6 +10,8 @@ use std::{
 
 use tokio::time::Instant;
 
+use crate::error::Kind;
+
 /// Pause of all services that one layer makes, from a 429 to the next accepted response.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
@@ -104,9 +106,13 @@ impl Paused {
         self.ends().saturating_duration_since(now)
     }
 
-    /// Whether the announced end is too late to wait for.
-    pub(crate) fn is_long(self, now: Instant) -> bool {
-        self.left(now) > LONGEST
+    /// Whether a call with such a deadline is not to wait for it, and why.
+    pub(crate) fn rejects(self, deadline: Option<Instant>, now: Instant) -> Option<Kind> {
+        if self.left(now) > LONGEST {
+            return Some(Kind::Rejected);
+        }
+        let is_late = deadline.is_some_and(|deadline| deadline <= self.until());
+        is_late.then_some(Kind::Hopeless)
     }
 }
 
