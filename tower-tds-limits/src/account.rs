@@ -156,8 +156,8 @@ impl Account {
         self.end();
     }
 
-    /// Records the time that a call took, if it is `whole` or its deadline has cut it. One that its reader
-    /// has left for another reason shows nothing.
+    /// Records the time that a call took, if it is `whole` or its deadline has passed: at most the time that
+    /// it had. One that its reader has left earlier shows nothing.
     pub(crate) fn learn(&mut self, now: Instant, grant: Granted, took: u64, whole: bool) {
         let now = self.advance(now);
         self.learn_at(now, grant, took, whole);
@@ -174,6 +174,7 @@ impl Account {
     /// Records the end of a sent request without a response, which may still be counted for a time.
     pub(crate) fn lose(&mut self, now: Instant, grant: Granted, after: Duration) {
         let now = self.advance(now);
+        self.learn_at(now, grant, u64::MAX, false);
         let until = now.plus(nanos(after));
         self.pending.push(Reverse((until, grant)));
         self.end();

@@ -232,16 +232,14 @@ impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
 /// # Errors
 /// If the wait has reached its bound.
 async fn permit(limiter: Limiter) -> Result<ConnectionPermit, Error> {
-    let (stack, since) = (&limiter.stack, clock::now());
+    let stack = &limiter.stack;
     let mut waiter = Waiter::new(&stack.connections, stack.line);
     let passes = poll_fn(|cx| waiter.poll_pass(cx, clock::now(), None, usize::MAX, true));
     if let Ok(Ok(line)) = timeout(LONGEST_WAIT, passes).await {
         return Ok(ConnectionPermit::new(&stack.connections, line));
     }
-    let now = clock::now();
-    let waited = now.saturating_duration_since(since);
-    let (cause, _) = waiter.wait(now);
-    Err(Error::new(Kind::TimedOut, cause, Some(waited)))
+    let (cause, _) = waiter.wait(clock::now());
+    Err(Error::new(Kind::TimedOut, cause, Some(LONGEST_WAIT)))
 }
 
 /// Whether the error shows that there is no connection, for example because it was refused or the

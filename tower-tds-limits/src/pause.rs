@@ -62,15 +62,11 @@ impl Pause {
             last.length = last.length.max(ends.saturating_duration_since(last.begun));
             return None;
         }
-        let usual = last.map_or(SHORTEST, |last| (last.length * 2).min(LONGEST));
-        // Without a hint, the end that was announced stays.
-        let rest = last.map_or(usual, |last| last.ends().saturating_duration_since(now));
-        *last = Some(Paused {
-            begun: now,
-            length: hint.unwrap_or_else(|| usual.max(rest)),
-        });
+        let twice = last.map_or(SHORTEST, |last| (last.length * 2).min(LONGEST));
+        let length = hint.unwrap_or(twice);
+        *last = Some(Paused { begun: now, length });
         self.is_set.store(true, Ordering::Relaxed);
-        Some(hint.unwrap_or(usual))
+        Some(length)
     }
 
     /// Records an accepted response. If its request was sent before the pause, it does not end it.

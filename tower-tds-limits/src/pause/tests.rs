@@ -16,9 +16,6 @@ fn long_retry_after_is_kept_and_calls_resume_each_minute() {
     };
     assert_eq!(pause.begin(Some(secs(86_400)), start), Some(secs(86_400)));
     assert_eq!(until(), Some((secs(60), secs(86_400))));
-    // Without a hint the announced end stays.
-    pause.begin(None, start + secs(60));
-    assert_eq!(until(), Some((secs(120), secs(86_400))));
     // A later hint takes its place.
     pause.begin(Some(secs(30)), start + secs(120));
     assert_eq!(until(), Some((secs(150), secs(150))));

@@ -140,13 +140,6 @@ impl RequestPermit {
         });
     }
 
-    /// Records that its deadline has ended the call, before the response.
-    #[cold]
-    pub(super) fn cut(&self) {
-        let cut = |account: &mut Account, now| account.learn(now, self.grant, u64::MAX, false);
-        self.stack.account.update_now(cut);
-    }
-
     /// Records the end of the call without a response. The request may still be counted for this long.
     #[cold]
     pub(super) fn lose(&mut self, after: Duration) {

@@ -146,9 +146,6 @@ impl<F> SentCall<F> {
             rest.permit.withdraw();
             return WaitCause::Connection;
         }
-        if kind == Some(Kind::Deadline) {
-            rest.permit.cut();
-        }
         let longest = clock::now() + LONGEST.min(rest.permit.lost_after());
         let until = match (place, kind) {
             (Handed::Taken | Handed::Ended, None | Some(Kind::Deadline)) => longest,

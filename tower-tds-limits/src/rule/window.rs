@@ -79,12 +79,8 @@ impl Window {
     /// a future proof.
     #[inline]
     pub(crate) fn opens_at(&self) -> Tick {
-        let run = self
-            .due()
-            .map(|number| self.runs.get(self.place_of(number)));
-        run.map_or(Tick::ZERO, |run| {
-            run.map_or(Tick::NEVER, |run| run.at.plus(self.hold))
-        })
+        let opens = |number| self.at(self.place_of(number)).plus(self.hold);
+        self.due().map_or(Tick::ZERO, opens)
     }
 
     /// Returns the first time at which one more fits a counter at every alignment, as known at `now`. It

@@ -26,7 +26,7 @@ pub(super) struct Queue {
 /// calls by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    pub(super) line: Line,
+    line: Line,
     /// When the call must start.
     start: Instant,
     number: u64,
@@ -52,13 +52,6 @@ impl Queue {
     #[inline]
     pub(super) fn is_free(&self) -> bool {
         self.runnable.is_empty() && self.turn.is_none()
-    }
-
-    /// Whether another waiter could use a permit now, because it may still start. The last one in the order has the
-    /// most time left.
-    pub(super) fn is_wanted(&self, except: Place, now: Instant) -> bool {
-        let last = self.runnable.keys().rfind(|place| **place != except);
-        last.is_some_and(|last| now <= last.start)
     }
 
     /// Returns the place of a call that arrives now.

@@ -82,8 +82,8 @@ impl<L: Limit> Shared<L> {
         self.update(|limit| event(limit, now))
     }
 
-    /// Ends an event: releases the lock, then wakes the next waiter, and the timer's task, which is
-    /// perhaps due earlier. A waker that was replaced is dropped after that.
+    /// Ends an event: releases the lock, then wakes the next waiter, and the timer's task while there are
+    /// waiters, because it may be due earlier. A waker that was replaced is dropped after that.
     #[inline]
     pub(super) fn end_event(
         &self,
@@ -92,10 +92,13 @@ impl<L: Limit> Shared<L> {
         replaced: Option<Waker>,
     ) {
         let (woken, _) = state.give_turn(now, false);
+        let is_free = state.queue.is_free();
         drop(state);
         drop(replaced);
         woken.into_iter().for_each(Waker::wake);
-        self.events.notify_one();
+        if !is_free {
+            self.events.notify_one();
+        }
     }
 
     /// Records the start of the timer's task. Returns whether there was none.
@@ -175,7 +178,7 @@ impl<L: Limit + Send + 'static> Waiter<L> {
     ///
     /// # Errors
     /// If this waiter has no place yet and too many others wait, or if its call has too little time at its
-    /// turn to be answered, and another call can use the permit. After an error the waiter has no place.
+    /// turn to be answered. After an error the waiter has no place.
     #[inline]
     pub(crate) fn poll_pass(
         &mut self,
@@ -199,7 +202,7 @@ impl<L: Limit + Send + 'static> Waiter<L> {
             None => *self.place.insert(state.enter(line, deadline, now)),
         };
         if is_ready && state.queue.is_next(place) && state.limit.is_open(line, now) {
-            let passed = if state.is_late(place, deadline, now) {
+            let passed = if state.is_late(line, deadline, now) {
                 Err(Kind::Hopeless)
             } else {
                 Ok(state.limit.admit(line, deadline))
@@ -247,16 +250,13 @@ impl<L: Limit> State<L> {
         self.queue.enter(line, start)
     }
 
-    /// Whether a call at its turn has too little time. If no other waiter could use its permit, it is
-    /// sent nevertheless while it has nearly all of its time, because only an answer shows that the
-    /// service is quick again. Later it would hardly be answered, and show nothing.
-    fn is_late(&self, place: Place, deadline: Option<&Deadline>, now: Instant) -> bool {
-        let Some(deadline) = deadline else {
-            return false;
-        };
-        let usual = self.limit.usual(place.line, deadline);
-        let left = deadline.at.saturating_duration_since(now);
-        left < usual && (left < deadline.whole / 20 * 19 || self.queue.is_wanted(place, now))
+    /// Whether a call at its turn has too little time to be answered. One that comes while no other waits
+    /// is sent nevertheless, because only an answer shows that the service is quick again.
+    fn is_late(&self, line: Line, deadline: Option<&Deadline>, now: Instant) -> bool {
+        deadline.is_some_and(|deadline| {
+            let usual = self.limit.usual(line, deadline);
+            deadline.at.saturating_duration_since(now) < usual
+        })
     }
 
     /// Gives the next waiter its turn. Returns whom to wake, and when to do so again, if that is known.

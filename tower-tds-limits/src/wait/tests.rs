@@ -8,32 +8,30 @@ use std::{
 };
 
 use tokio::time::sleep;
-use tokio_test::{assert_pending, assert_ready, assert_ready_ok, task};
+use tokio_test::{assert_pending, assert_ready_ok, task};
 
 use super::{
     shared::{Shared, Waiter},
     *,
 };
 
-/// Lets `free` pass, and one more at each instant in `at`. The front passes always while it is
-/// `urgent`.
+/// Lets `free` pass, and one more at each instant in `at`.
 #[derive(Default)]
 struct Script {
     free: usize,
     at: Vec<Instant>,
-    urgent: bool,
     usual: Duration,
 }
 
 impl Limit for Script {
     type Granted = ();
 
-    fn opens(&mut self, line: Line, now: Instant) -> (Option<Instant>, WaitCause) {
+    fn opens(&mut self, _line: Line, now: Instant) -> (Option<Instant>, WaitCause) {
         while self.at.first().is_some_and(|at| *at <= now) {
             self.at.remove(0);
             self.free += 1;
         }
-        let is_open = self.free > 0 || self.urgent && line == Line::Front;
+        let is_open = self.free > 0;
         let opens = if is_open { Some(&now) } else { self.at.first() };
         (opens.copied(), WaitCause::InFlight)
     }
@@ -127,27 +125,6 @@ async fn the_call_that_must_start_first_passes_first_and_nothing_starves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_late_at_its_turn_gives_way_if_another_can_use_the_permit() {
-    for other in [Some(1_000), None] {
-        let shared = limit(0);
-        shared.update(|script| script.usual = Duration::from_millis(100));
-        let mut late = task::spawn(Box::pin(due_in(&shared, Some(1_000))));
-        assert_pending!(late.poll());
-        sleep(Duration::from_millis(950)).await;
-        let mut fresh = task::spawn(Box::pin(due_in(&shared, other)));
-        assert_pending!(fresh.poll());
-        give_back(&shared);
-        assert!(!assert_ready!(late.poll()), "it gives way");
-        assert!(fresh.is_woken() && assert_ready!(fresh.poll()));
-        // Alone it is sent.
-        let mut late = task::spawn(Box::pin(due_in(&shared, Some(50))));
-        assert_pending!(late.poll());
-        give_back(&shared);
-        assert!(assert_ready!(late.poll()));
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_newcomer_does_not_pass_a_woken_waiter() {
     let shared = limit(0);
     let mut first = pass!(waiter(&shared));
@@ -158,32 +135,6 @@ async fn a_newcomer_does_not_pass_a_woken_waiter() {
     assert_ready_ok!(first.poll());
     give_back(&shared);
     assert_ready_ok!(newcomer.poll());
-}
-
-#[tokio::test(start_paused = true)]
-async fn front_waiters_pass_first_and_in_order() {
-    let shared = limit(0);
-    let front = || {
-        let mut waiter = Waiter::new(&shared, Line::Front);
-        task::spawn(poll_fn(move |cx| poll(&mut waiter, cx)))
-    };
-    let mut back = pass!(waiter(&shared));
-    assert_pending!(back.poll());
-    let (mut first, mut second) = (front(), front());
-    assert_pending!(first.poll());
-    assert_pending!(second.poll());
-    give_back(&shared);
-    assert_ready_ok!(first.poll());
-    // The front may pass where the back may not.
-    shared.update(|script| script.urgent = true);
-    assert!(second.is_woken());
-    assert_ready_ok!(second.poll());
-    assert_ready_ok!(front().poll());
-    assert_pending!(back.poll());
-    shared.update(|script| script.urgent = false);
-    give_back(&shared);
-    assert!(back.is_woken());
-    assert_ready_ok!(back.poll());
 }
 
 /// Waiters that are polled once and kept.

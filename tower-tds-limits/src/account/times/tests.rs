@@ -23,11 +23,3 @@ fn steady_times_are_usual_within_two_milliseconds_and_short_deadlines_stay_apart
     assert!(usual(long) >= 2_000);
     assert_eq!(usual(other), 2);
 }
-
-#[test]
-fn any_time_has_an_octave() {
-    for millis in [0, 1, 1_000, u64::MAX / 1_000_000] {
-        assert!(usize::from(within(millis)) < OCTAVES, "{millis}");
-    }
-    assert_eq!(octave(None), within(60_000));
-}
