@@ -21,7 +21,7 @@ use crate::{
     error::WaitCause,
     limits::{Limits, Proof, Quota, Share},
     rule::QuotaRules,
-    wait::{Bounds, Deadline, Limit, Line, Opens},
+    wait::{Deadline, Limit, Line},
 };
 
 /// Requests in flight, and what the rules of each quota record about them.
@@ -118,17 +118,6 @@ impl Account {
         Some((most, self.instant(until)?))
     }
 
-    /// Records a 423. Returns the first quota as it applies from now on, if that has lowered it.
-    #[cold]
-    pub(crate) fn lower_rate(&mut self, now: Instant, grant: Granted) -> Option<Quota> {
-        let now = self.advance(now);
-        let lowered = self.reactions.lower_rate(now, grant.at);
-        lowered.then(|| {
-            self.keep(now);
-            self.believed().0
-        })
-    }
-
     /// Records a 416. Returns whether it lowers the limit of sockets: it does not if there are
     /// `too_many` already.
     #[cold]
@@ -138,7 +127,8 @@ impl Account {
     }
 
     /// Records a response head, which proves the request under [`Proof::Head`](crate::Proof::Head).
-    /// Returns whether it has restored the rate, as an accepted one may.
+    /// Returns the first quota as it applies from now on, if a 423 has lowered it, or an accepted response has
+    /// restored it.
     #[inline]
     pub(crate) fn prove_by_head(
         &mut self,
@@ -146,16 +136,19 @@ impl Account {
         grant: Granted,
         outcome: Outcome,
         whole: bool,
-    ) -> bool {
+    ) -> Option<Quota> {
         let now = self.advance(now);
         let is_evidence = is_within(outcome);
-        let restored = is_evidence && self.reactions.restore_rate(now);
-        if restored {
+        let changed = match outcome {
+            Outcome::RateExceeded => self.reactions.lower_rate(now, grant.at),
+            _ => is_evidence && self.reactions.restore_rate(now),
+        };
+        if changed {
             self.keep(now);
         }
         // Gateways refuse sooner than the service behind them answers.
         if is_evidence && (whole || !grant.has_body) {
-            self.learn_at(now, grant, now.since(grant.at), false);
+            self.learn_at(now, grant, now.since(grant.at), true);
         }
         if whole || self.limits.proof == Proof::Head {
             self.prove(now, grant, is_evidence);
@@ -163,7 +156,7 @@ impl Account {
         if whole {
             self.end();
         }
-        restored
+        changed.then(|| self.believed().0)
     }
 
     /// Records the end of a response body. It proves the request, if the head did not.
@@ -173,29 +166,25 @@ impl Account {
         self.end();
     }
 
-    /// Records the time that a whole call took, or at most the time that it had if its deadline has cut
-    /// it. One that its reader has left for another reason shows nothing.
-    pub(crate) fn learn(&mut self, now: Instant, grant: Granted, took: u64, is_cut: bool) {
+    /// Records the time that a call took, if it is `whole` or its deadline has passed: at most the time that
+    /// it had. One that its reader has left earlier shows nothing.
+    pub(crate) fn learn(&mut self, now: Instant, grant: Granted, took: u64, whole: bool) {
         let now = self.advance(now);
-        self.learn_at(now, grant, took, is_cut);
+        self.learn_at(now, grant, took, whole);
     }
 
     #[inline]
-    fn learn_at(&mut self, now: Tick, grant: Granted, took: u64, is_cut: bool) {
-        let counts = if is_cut {
-            grant.until <= now
-        } else {
-            now <= grant.until
-        };
-        if counts && !grant.is_front {
-            let took = took.min(grant.until.since(grant.at));
-            self.times.learn(grant.octave, took);
+    fn learn_at(&mut self, now: Tick, grant: Granted, took: u64, whole: bool) {
+        if (whole || grant.until <= now) && !grant.is_front {
+            let had = grant.until.since(grant.at);
+            self.times.learn(grant.octave, took.min(had));
         }
     }
 
     /// Records the end of a sent request without a response, which may still be counted for a time.
     pub(crate) fn lose(&mut self, now: Instant, grant: Granted, after: Duration) {
         let now = self.advance(now);
+        self.learn_at(now, grant, u64::MAX, false);
         let until = now.plus(nanos(after));
         self.pending.push(Reverse((until, grant)));
         self.end();
@@ -391,7 +380,7 @@ impl Limit for Account {
     type Granted = Granted;
 
     #[inline]
-    fn opens(&mut self, line: Line, now: Instant) -> Opens {
+    fn opens(&mut self, line: Line, now: Instant) -> (Option<Instant>, WaitCause) {
         self.advance(now);
         if self.lease.is_some()
             && self.was_suspended(clock::suspended())
@@ -401,7 +390,7 @@ impl Limit for Account {
         }
         let (mut at, cause) = self.opens_at(line);
         if at <= self.seen {
-            return Opens::Now;
+            return (Some(now), cause);
         }
         if cause == WaitCause::Rate {
             at = at.min(self.next_pending_at());
@@ -410,11 +399,11 @@ impl Limit for Account {
         if lease.is_some_and(|lease| lease.ends <= seen.max(at)) {
             at = Tick::NEVER;
         }
-        self.instant(at).map_or(Opens::OnReturn, Opens::At)
+        (self.instant(at), cause)
     }
 
     #[inline]
-    fn admit(&mut self, line: Line, bounds: &Bounds, _now: Instant) -> Granted {
+    fn admit(&mut self, line: Line, deadline: Option<&Deadline>) -> Granted {
         self.in_flight += 1;
         self.granted += 1;
         let seen = self.seen;
@@ -424,23 +413,19 @@ impl Limit for Account {
             closes_socket: self.reactions.closes_socket(seen)
                 || self.lease.as_ref().is_some_and(|lease| lease.has_too_many),
             is_front: line == Line::Front,
-            octave: octave(bounds.deadline.as_ref()),
-            has_body: bounds.deadline.is_some_and(|deadline| deadline.has_body),
+            octave: octave(deadline),
+            has_body: deadline.is_some_and(|deadline| deadline.has_body),
             has_range: false,
-            until: bounds
-                .deadline
-                .map_or(Tick::NEVER, |it| self.epoch.tick(it.at)),
+            until: deadline.map_or(Tick::NEVER, |deadline| self.epoch.tick(deadline.at)),
         }
     }
 
-    #[cold]
-    fn cause(&mut self, line: Line, now: Instant) -> WaitCause {
-        self.advance(now);
-        self.opens_at(line).1
-    }
-
-    fn usual(&self, deadline: &Deadline) -> Option<Duration> {
-        self.times.usual(octave(Some(deadline)))
+    fn usual(&self, line: Line, deadline: &Deadline) -> Duration {
+        match line {
+            // Token requests are not measured, and are never late.
+            Line::Front => Duration::ZERO,
+            Line::Back => self.times.usual(octave(Some(deadline))),
+        }
     }
 }
 

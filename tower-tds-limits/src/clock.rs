@@ -81,11 +81,8 @@ impl Tick {
     }
 
     /// Rounds up to a multiple of `step`.
-    pub(crate) const fn round_up(self, step: u64) -> Self {
-        match self.0.checked_next_multiple_of(step) {
-            Some(at) => Self(at),
-            None => self,
-        }
+    pub(crate) fn round_up(self, step: u64) -> Self {
+        Self(self.0.checked_next_multiple_of(step).unwrap_or(self.0))
     }
 
     /// Nanoseconds since `earlier`.

@@ -23,7 +23,7 @@ use crate::{
     error::{BoxError, Error, Kind},
     limiter::Limiter,
     sockets::ConnectionPermit,
-    wait::{Bounds, shared::Waiter},
+    wait::shared::Waiter,
 };
 
 /// Puts [`ConnectionLimit`] around a connector.
@@ -186,12 +186,19 @@ where
     )]
     fn call(&mut self, target: Target) -> Self::Future {
         match self.ready.take() {
-            Some(Ok(permit)) => {
+            Some(Ok(mut permit)) => {
                 let connecting = self.inner.call(target);
-                Box::pin(connect(
-                    async { connecting.await.map_err(Into::into) },
-                    permit,
-                ))
+                // If this future is dropped, its permit is kept for a second.
+                Box::pin(async move {
+                    let error = match connecting.await {
+                        Ok(socket) => return Ok(LimitedIo::new(socket, permit)),
+                        Err(error) => error.into(),
+                    };
+                    if is_over(&error) {
+                        permit.give_back(clock::now());
+                    }
+                    Err(error)
+                })
             }
             Some(Err(error)) => Box::pin(future::ready(Err(error.into()))),
             None => panic!("`poll_ready` must return Ready before `call`"),
@@ -225,37 +232,14 @@ impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
 /// # Errors
 /// If the wait has reached its bound.
 async fn permit(limiter: Limiter) -> Result<ConnectionPermit, Error> {
-    let (stack, since) = (&limiter.stack, clock::now());
+    let stack = &limiter.stack;
     let mut waiter = Waiter::new(&stack.connections, stack.line);
-    let passes = poll_fn(|cx| waiter.poll_pass(cx, clock::now(), &Bounds::NONE));
+    let passes = poll_fn(|cx| waiter.poll_pass(cx, clock::now(), None, usize::MAX, true));
     if let Ok(Ok(line)) = timeout(LONGEST_WAIT, passes).await {
         return Ok(ConnectionPermit::new(&stack.connections, line));
     }
-    let now = clock::now();
-    let waited = now.saturating_duration_since(since);
-    let (cause, _) = waiter.wait(now);
-    Err(Error::new(Kind::TimedOut, cause, Some(waited)))
-}
-
-/// Connects with a permit, which stays with the socket.
-///
-/// If this future is dropped, its permit is kept for a second: see [`ConnectionPermit`].
-async fn connect<T>(
-    connecting: impl Future<Output = Result<T, BoxError>>,
-    mut permit: ConnectionPermit,
-) -> Result<LimitedIo<T>, BoxError>
-where
-    T: Read + Write + Send + Unpin + 'static,
-{
-    match connecting.await {
-        Ok(socket) => Ok(LimitedIo::new(socket, permit)),
-        Err(error) => {
-            if is_over(&error) {
-                permit.give_back(clock::now());
-            }
-            Err(error)
-        }
-    }
+    let (cause, _) = waiter.wait(clock::now());
+    Err(Error::new(Kind::TimedOut, cause, Some(LONGEST_WAIT)))
 }
 
 /// Whether the error shows that there is no connection, for example because it was refused or the

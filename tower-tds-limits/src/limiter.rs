@@ -188,7 +188,7 @@ impl Limiter {
             in_flight: account.in_flight,
             live: account.live_at(now),
             waiting,
-            waits_for: (waiting > 0).then(|| account.cause(Line::Back, now)),
+            waits_for: (waiting > 0).then(|| account.opens(Line::Back, now).1),
             connections,
             most_connections,
             connects_waiting,

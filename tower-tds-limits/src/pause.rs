@@ -10,6 +10,8 @@ use std::{
 
 use tokio::time::Instant;
 
+use crate::error::Kind;
+
 /// Pause of all services that one layer makes, from a 429 to the next accepted response.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
@@ -60,15 +62,11 @@ impl Pause {
             last.length = last.length.max(ends.saturating_duration_since(last.begun));
             return None;
         }
-        let usual = last.map_or(SHORTEST, |last| (last.length * 2).min(LONGEST));
-        // Without a hint, the end that was announced stays.
-        let rest = last.map_or(usual, |last| last.ends().saturating_duration_since(now));
-        *last = Some(Paused {
-            begun: now,
-            length: hint.unwrap_or_else(|| usual.max(rest)),
-        });
+        let twice = last.map_or(SHORTEST, |last| (last.length * 2).min(LONGEST));
+        let length = hint.unwrap_or(twice);
+        *last = Some(Paused { begun: now, length });
         self.is_set.store(true, Ordering::Relaxed);
-        Some(hint.unwrap_or(usual))
+        Some(length)
     }
 
     /// Records an accepted response. If its request was sent before the pause, it does not end it.
@@ -104,9 +102,13 @@ impl Paused {
         self.ends().saturating_duration_since(now)
     }
 
-    /// Whether the announced end is too late to wait for.
-    pub(crate) fn is_long(self, now: Instant) -> bool {
-        self.left(now) > LONGEST
+    /// Whether a call with such a deadline is not to wait for it, and why.
+    pub(crate) fn rejects(self, deadline: Option<Instant>, now: Instant) -> Option<Kind> {
+        if self.left(now) > LONGEST {
+            return Some(Kind::Rejected);
+        }
+        let is_late = deadline.is_some_and(|deadline| deadline <= self.until());
+        is_late.then_some(Kind::Hopeless)
     }
 }
 

@@ -50,7 +50,7 @@ impl QuotaRules {
         let bucket = self.bucket.take();
         let burst = rules.bucket.or(pace.map(|_| Burst::Auto));
         self.bucket = burst.map(|burst| {
-            let filled = || Bucket::filled(quota, burst, now, self.window.unproven());
+            let filled = || Bucket::filled(quota, burst, now);
             let mut bucket = bucket.unwrap_or_else(filled);
             bucket.keep(quota, burst, pace, places, now);
             bucket
@@ -68,8 +68,10 @@ impl QuotaRules {
         if self.counter {
             opens = opens.max(self.window.counter_opens_at(now));
         }
-        let bucket = self.bucket.as_ref();
-        bucket.map_or(opens, |bucket| bucket.opens_at(now).max(opens))
+        let Some(bucket) = &self.bucket else {
+            return opens;
+        };
+        opens.max(bucket.opens_at(now, self.window.unproven()))
     }
 
     #[inline]

@@ -16,7 +16,7 @@ use crate::{
     clock,
     error::WaitCause,
     limits::Limits,
-    wait::{Bounds, Limit, Line, Opens, shared::Shared},
+    wait::{Deadline, Limit, Line, shared::Shared},
 };
 
 /// Sockets from the permit before `connect` until the server has closed them.
@@ -124,35 +124,25 @@ impl Connections {
 impl Limit for Connections {
     type Granted = Line;
 
-    fn opens(&mut self, line: Line, now: Instant) -> Opens {
+    fn opens(&mut self, line: Line, now: Instant) -> (Option<Instant>, WaitCause) {
         if self.is_over(now) {
-            return Opens::OnReturn;
+            return (None, WaitCause::Share(None));
         }
         let most = self.most_at(now);
         let has_room = self.open(now) < most;
         // The last place is for a token request, without which no data request can be sent.
         if has_room && (line == Line::Front || most == 1 || self.data < most - 1) {
-            return Opens::Now;
+            return (Some(now), WaitCause::Connection);
         }
-        let returns = self.returning.iter().map(|(at, _)| *at).min();
+        let returns = self.returning.iter().map(|(at, _)| *at);
         let rises = self.lowered.map(|(_, until)| until);
-        let times = [returns, rises.filter(|until| now < *until)];
-        match times.into_iter().flatten().min() {
-            Some(at) => Opens::At(at),
-            None => Opens::OnReturn,
-        }
+        let times = returns.chain(rises.filter(|until| now < *until));
+        (times.min(), WaitCause::Connection)
     }
 
-    fn admit(&mut self, line: Line, _terms: &Bounds, _now: Instant) -> Line {
+    fn admit(&mut self, line: Line, _: Option<&Deadline>) -> Line {
         *self.count(line) += 1;
         line
-    }
-
-    fn cause(&mut self, _line: Line, now: Instant) -> WaitCause {
-        if self.is_over(now) {
-            return WaitCause::Share(None);
-        }
-        WaitCause::Connection
     }
 }
 

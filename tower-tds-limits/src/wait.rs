@@ -15,7 +15,10 @@ use std::{sync, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::{clock, error::WaitCause};
+use crate::{
+    clock,
+    error::{Kind, WaitCause},
+};
 
 /// Limit on requests or sockets, as a state machine that is pure arithmetic: it decides when one
 /// more may pass.
@@ -23,20 +26,21 @@ pub(crate) trait Limit {
     /// Value that a waiter gets when it passes.
     type Granted;
 
-    /// When one more of this line may pass, as far as that is known at `now`.
-    ///
-    /// Any instant that it returns lies after `now`.
-    fn opens(&mut self, line: Line, now: Instant) -> Opens;
+    /// Returns when one more of this line may pass, as far as that is known at `now`, and the cause of
+    /// the wait until then. Without a time it depends on an event.
+    fn opens(&mut self, line: Line, now: Instant) -> (Option<Instant>, WaitCause);
 
-    /// Counts one more. Call it right after `opens` has returned [`Opens::Now`] for the same `now`.
-    fn admit(&mut self, line: Line, bounds: &Bounds, now: Instant) -> Self::Granted;
+    /// Whether one more of this line may pass at `now`.
+    fn is_open(&mut self, line: Line, now: Instant) -> bool {
+        self.opens(line, now).0.is_some_and(|at| at <= now)
+    }
 
-    /// Returns the cause of this line's wait while `opens` is not [`Opens::Now`].
-    fn cause(&mut self, line: Line, now: Instant) -> WaitCause;
+    /// Counts one more. Call it right after `is_open` at the same time.
+    fn admit(&mut self, line: Line, deadline: Option<&Deadline>) -> Self::Granted;
 
-    /// Returns the usual time from a grant to where such a deadline ends, if it is known.
-    fn usual(&self, _deadline: &Deadline) -> Option<Duration> {
-        None
+    /// Returns the usual time from a grant to where such a deadline ends; zero if it is not known.
+    fn usual(&self, _line: Line, _deadline: &Deadline) -> Duration {
+        Duration::ZERO
     }
 }
 
@@ -48,23 +52,6 @@ pub(crate) enum Line {
     Back,
 }
 
-/// When one more may pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Opens {
-    Now,
-    /// Not before this instant, unless an event opens the limit earlier.
-    At(Instant),
-    /// Not before an event whose time is unknown.
-    OnReturn,
-}
-
-/// Bounds of a call's wait.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    pub(crate) most_waiting: usize,
-    pub(crate) deadline: Option<Deadline>,
-}
-
 /// When a call ends, and how long that is after its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Deadline {
@@ -72,36 +59,6 @@ pub(crate) struct Deadline {
     pub(crate) whole: Duration,
     /// Whether it ends with the response body, and not with its head.
     pub(crate) has_body: bool,
-}
-
-/// Why a waiter gets no permit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Denial {
-    /// The queue is full.
-    Full,
-    /// At its turn the call has too little time to be answered, and another call can use the permit.
-    Late,
-}
-
-// === impl Bounds ===
-
-impl Bounds {
-    /// Any number may wait, for as long as it takes.
-    pub(crate) const NONE: Self = Self {
-        most_waiting: usize::MAX,
-        deadline: None,
-    };
-}
-
-// === impl Opens ===
-
-impl Opens {
-    pub(crate) fn at(self) -> Option<Instant> {
-        match self {
-            Self::At(at) => Some(at),
-            Self::Now | Self::OnReturn => None,
-        }
-    }
 }
 
 #[cfg(test)]

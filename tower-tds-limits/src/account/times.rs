@@ -6,10 +6,11 @@ use crate::{clock::nanos, wait::Deadline};
 
 /// Usual times by the octave of the deadlines, because calls with longer ones are usually slower.
 #[derive(Debug, Default)]
-pub(super) struct Times([Option<Usual>; OCTAVES]);
+pub(super) struct Times([Usual; OCTAVES]);
 
-/// Mean and deviation of recent times, as in TCP's retransmission timer (RFC 6298).
-#[derive(Debug, Clone, Copy)]
+/// Mean and deviation of recent times, as in TCP's retransmission timer (RFC 6298). Both are zero before the
+/// first.
+#[derive(Debug, Clone, Copy, Default)]
 struct Usual {
     mean: u64,
     deviation: u64,
@@ -20,18 +21,16 @@ struct Usual {
 impl Times {
     #[inline]
     pub(super) fn learn(&mut self, octave: u8, took: u64) {
-        let took = took.min(LONGEST);
         if let Some(usual) = self.0.get_mut(usize::from(octave)) {
-            // A deviation of a half, as in TCP, would reject whole deadlines after one response.
-            let (mean, deviation) = (took, took / 24);
-            usual.get_or_insert(Usual { mean, deviation }).learn(took);
+            usual.learn(took.min(LONGEST));
         }
     }
 
-    /// Returns the usual time, if there was a call.
-    pub(super) fn usual(&self, octave: u8) -> Option<Duration> {
-        let usual = (*self.0.get(usize::from(octave))?)?;
-        Some(Duration::from_nanos(usual.mean + 4 * usual.deviation) + TICKS)
+    /// Returns the usual time: only a [margin](TICKS) before the first call.
+    pub(super) fn usual(&self, octave: u8) -> Duration {
+        let usual = self.0.get(usize::from(octave)).copied();
+        let Usual { mean, deviation } = usual.unwrap_or_default();
+        Duration::from_nanos(mean + 4 * deviation) + TICKS
     }
 }
 
@@ -48,6 +47,10 @@ pub(super) fn octave(deadline: Option<&Deadline>) -> u8 {
 impl Usual {
     #[inline]
     fn learn(&mut self, took: u64) {
+        if self.mean == 0 {
+            // A deviation of a half, as in TCP, would reject whole deadlines after one response.
+            (self.mean, self.deviation) = (took, took / 24);
+        }
         let error = self.mean.abs_diff(took);
         self.deviation = self.deviation - self.deviation / 4 + error / 4;
         self.mean = self.mean - self.mean / 8 + took / 8;

@@ -16,14 +16,6 @@ fn a_request_is_held_longer_than_the_interval_of_a_slow_clock() {
 }
 
 #[test]
-fn zero_or_too_long_interval_gives_no_quota() {
-    let one = NonZeroU32::MIN;
-    assert_eq!(Quota::new(one, Duration::ZERO), None);
-    assert_eq!(Quota::new(one, Duration::MAX), None);
-    assert!(Quota::new(one, LONGEST_PER).is_some());
-}
-
-#[test]
 fn requests_in_flight_follow_the_connections_unless_they_are_given() {
     let count = |n| NonZeroU32::new(n).expect("it is not zero");
     assert_eq!(Limits::default().most_in_flight(), count(59));

@@ -7,21 +7,6 @@ fn secs(secs: u64) -> Duration {
 }
 
 #[test]
-fn pause_follows_retry_after_and_ends_with_an_accepted_response() {
-    let (pause, start) = (Pause::default(), Instant::now());
-    assert_eq!(pause.begin(Some(secs(7)), start), Some(secs(7)));
-    pause.end(start + secs(6));
-    assert_eq!(
-        pause.at(start + secs(6)).map(Paused::until),
-        Some(start + secs(7))
-    );
-    assert_eq!(pause.at(start + secs(7)), None);
-    assert!(pause.last().is_some(), "no response was accepted yet");
-    pause.end(start + secs(7));
-    assert!(pause.last().is_none() && !pause.is_set());
-}
-
-#[test]
 fn long_retry_after_is_kept_and_calls_resume_each_minute() {
     let (pause, start) = (Pause::default(), Instant::now());
     let until = || {
@@ -31,9 +16,6 @@ fn long_retry_after_is_kept_and_calls_resume_each_minute() {
     };
     assert_eq!(pause.begin(Some(secs(86_400)), start), Some(secs(86_400)));
     assert_eq!(until(), Some((secs(60), secs(86_400))));
-    // Without a hint the announced end stays.
-    pause.begin(None, start + secs(60));
-    assert_eq!(until(), Some((secs(120), secs(86_400))));
     // A later hint takes its place.
     pause.begin(Some(secs(30)), start + secs(120));
     assert_eq!(until(), Some((secs(150), secs(150))));

@@ -1,6 +1,7 @@
 use std::{
     fmt,
     future::Future,
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -27,7 +28,7 @@ use crate::{
     clock::{self, poll_timer},
     error::{BoxError, Error, Kind, WaitCause},
     limiter::Stack,
-    wait::{Bounds, Deadline, Denial, shared::Waiter},
+    wait::{Deadline, shared::Waiter},
 };
 
 /// Response future of [`RequestLimit`](crate::RequestLimit).
@@ -36,8 +37,6 @@ use crate::{
 /// See [`RequestLimit`](crate::RequestLimit).
 pub struct ResponseFuture<S: Service<Request<R>>, R> {
     state: State<S, R>,
-    /// Moves to the permit.
-    stack: Option<Arc<Stack>>,
     /// Timer of the next bound, created when the call first waits.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -53,16 +52,15 @@ enum State<S: Service<Request<R>>, R> {
 /// Call that was not sent yet.
 struct Waiting<S, R> {
     inner: S,
-    /// `None` once it is sent.
-    request: Option<Request<R>>,
+    request: Request<R>,
+    stack: Arc<Stack>,
     waiter: Waiter<Account>,
-    wait: Wait,
+    /// Boxed, because most calls do not wait.
+    wait: Option<Box<Wait>>,
 }
 
-/// A wait, which is recorded when it ends. It is boxed, because most calls do not wait.
-struct Wait(Option<Box<Waited>>);
-
-struct Waited {
+/// A wait, which is recorded when it ends.
+struct Wait {
     since: Instant,
     /// Cause at the first poll.
     cause: WaitCause,
@@ -81,11 +79,11 @@ impl<S: Service<Request<R>>, R> ResponseFuture<S, R> {
         Self {
             state: State::Waiting(Waiting {
                 inner,
-                request: Some(request),
+                request,
+                stack: Arc::clone(stack),
                 waiter: Waiter::new(&stack.account, stack.line),
-                wait: Wait(None),
+                wait: None,
             }),
-            stack: Some(Arc::clone(stack)),
             timer: None,
         }
     }
@@ -109,27 +107,19 @@ where
         loop {
             match &mut this.state {
                 State::Waiting(call) => {
-                    // A call whose sending panicked has none left.
-                    let Some(stack) = &this.stack else {
-                        return Poll::Pending;
-                    };
                     let now = clock::now();
-                    let bounds = call.bounds(stack, now);
-                    let deadline = bounds.deadline.map(|deadline| deadline.at);
-                    match call.poll(cx, now, stack, &bounds) {
-                        Poll::Ready(Ok(grant)) => {
-                            if let Some(stack) = this.stack.take() {
-                                let permit = RequestPermit::new(stack, grant, now);
-                                this.state = call.send(permit, now, deadline);
+                    let deadline = call.deadline(now);
+                    let ends = deadline.map(|deadline| deadline.at);
+                    match call.poll(cx, now, deadline.as_ref()) {
+                        Poll::Ready(passed) => {
+                            if let State::Waiting(call) = mem::replace(&mut this.state, State::Done)
+                            {
+                                this.state = call.send(passed?, now, ends);
                             }
                         }
-                        Poll::Ready(Err(error)) => {
-                            this.state = State::Done;
-                            return Poll::Ready(Err(error));
-                        }
                         Poll::Pending => {
-                            let ends = [call.wait.ends(), deadline];
-                            ready!(poll_timer(&mut this.timer, ends, cx));
+                            let until = call.wait.as_ref().and_then(|wait| wait.obstacle?.1);
+                            ready!(poll_timer(&mut this.timer, [until, ends], cx));
                         }
                     }
                 }
@@ -155,66 +145,51 @@ impl<S, R> Waiting<S, R> {
         &mut self,
         cx: &mut Context<'_>,
         now: Instant,
-        stack: &Stack,
-        bounds: &Bounds,
+        deadline: Option<&Deadline>,
     ) -> Poll<Result<Granted, Error>>
     where
         S: Service<Request<R>>,
         S::Error: Into<BoxError>,
     {
-        let deadline = bounds.deadline.map(|deadline| deadline.at);
-        if deadline.is_some_and(|deadline| deadline <= now) {
-            let (cause, _) = match &self.wait.0 {
+        let ends = deadline.map(|deadline| deadline.at);
+        if ends.is_some_and(|ends| ends <= now) {
+            let (cause, _) = match &self.wait {
                 Some(wait) => self.reason(wait.obstacle, now),
                 None => (WaitCause::Readiness, None),
             };
-            let error = Error::new(Kind::Deadline, cause, Some(self.wait.length(now)));
-            return Poll::Ready(Err(error));
+            let waited = now.saturating_duration_since(self.since(now));
+            return Poll::Ready(Err(Error::new(Kind::Deadline, cause, Some(waited))));
+        }
+        let pause = self.stack.pause.at(now);
+        if let Some(pause) = pause
+            && let Some(kind) = pause.rejects(ends, now)
+        {
+            let left = Some(pause.left(now));
+            return Poll::Ready(Err(Error::new(kind, WaitCause::Pause, left)));
         }
         let obstacle = match self.inner.poll_ready(cx) {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::below(error))),
             Poll::Pending => Some((WaitCause::Readiness, None)),
-            Poll::Ready(Ok(())) => match stack.pause.at(now) {
-                None => None,
-                Some(pause) => {
-                    let until = pause.until();
-                    let kind = match deadline {
-                        _ if pause.is_long(now) => Some(Kind::Rejected),
-                        Some(ends) if ends <= until => Some(Kind::Hopeless),
-                        _ => None,
-                    };
-                    if let Some(kind) = kind {
-                        let left = Some(pause.left(now));
-                        return Poll::Ready(Err(Error::new(kind, WaitCause::Pause, left)));
-                    }
-                    Some((WaitCause::Pause, Some(until)))
-                }
-            },
+            Poll::Ready(Ok(())) => pause.map(|pause| (WaitCause::Pause, Some(pause.until()))),
         };
-        let passed = if obstacle.is_none() {
-            self.waiter.poll_pass(cx, now, bounds)
-        } else {
-            // The call keeps its place while later calls pass.
-            match self.waiter.skip(bounds) {
-                Ok(()) => Poll::Pending,
-                Err(full) => Poll::Ready(Err(full)),
-            }
-        };
-        match passed {
+        let max_waiting = self.stack.max_waiting;
+        // Without readiness the call keeps its place while later calls pass.
+        match self
+            .waiter
+            .poll_pass(cx, now, deadline, max_waiting, obstacle.is_none())
+        {
             Poll::Ready(Ok(grant)) => return Poll::Ready(Ok(grant)),
-            Poll::Ready(Err(denial)) => {
+            Poll::Ready(Err(kind)) => {
                 let (cause, left) = self.reason(obstacle, now);
-                return Poll::Ready(Err(match denial {
-                    Denial::Full => Error::new(Kind::Rejected, cause, left),
-                    Denial::Late => Error::new(Kind::Hopeless, cause, None),
-                }));
+                let left = left.filter(|_| kind == Kind::Rejected);
+                return Poll::Ready(Err(Error::new(kind, cause, left)));
             }
             Poll::Pending => {}
         }
-        if let Some(wait) = &mut self.wait.0 {
+        if let Some(wait) = &mut self.wait {
             wait.obstacle = obstacle;
         } else {
-            self.wait.0 = Some(Box::new(Waited {
+            self.wait = Some(Box::new(Wait {
                 since: now,
                 cause: self.reason(obstacle, now).0,
                 obstacle,
@@ -225,21 +200,15 @@ impl<S, R> Waiting<S, R> {
 
     /// Sends the request, in the same poll in which its permit was granted.
     #[inline]
-    fn send<B>(
-        &mut self,
-        mut permit: RequestPermit,
-        now: Instant,
-        deadline: Option<Instant>,
-    ) -> State<S, R>
+    fn send<B>(mut self, grant: Granted, now: Instant, deadline: Option<Instant>) -> State<S, R>
     where
         S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError> + 'static>,
         S::Future: Send + 'static,
         B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
     {
-        let Some(mut request) = self.request.take() else {
-            return State::Done;
-        };
-        if permit.grant.closes_socket {
+        let mut permit = RequestPermit::new(self.stack, grant, now);
+        let mut request = self.request;
+        if grant.closes_socket {
             // Ends the connection with this response (RFC 9112, section 9.6).
             let close = HeaderValue::from_static("close");
             request.headers_mut().insert(CONNECTION, close);
@@ -251,23 +220,21 @@ impl<S, R> Waiting<S, R> {
         State::Sent(SentCall::new(response, permit, hand_over, now, deadline))
     }
 
-    /// Returns the bounds of the wait.
+    /// Returns the deadline, if there is one.
     #[inline]
-    fn bounds(&self, stack: &Stack, now: Instant) -> Bounds {
-        let extensions = self.request.as_ref().map(Request::extensions);
-        let deadline = extensions.and_then(|extensions| {
-            let deadline = DeadlineAt::of(extensions)?;
-            let at = Instant::from_std(deadline.at);
-            Some(Deadline {
-                at,
-                whole: at.saturating_duration_since(self.wait.since(now)),
-                has_body: deadline.covers_body,
-            })
-        });
-        Bounds {
-            most_waiting: stack.max_waiting,
-            deadline,
-        }
+    fn deadline(&self, now: Instant) -> Option<Deadline> {
+        let deadline = DeadlineAt::of(self.request.extensions())?;
+        let at = Instant::from_std(deadline.at);
+        Some(Deadline {
+            at,
+            whole: at.saturating_duration_since(self.since(now)),
+            has_body: deadline.covers_body,
+        })
+    }
+
+    /// When the wait began, which is now if it has not.
+    fn since(&self, now: Instant) -> Instant {
+        self.wait.as_ref().map_or(now, |wait| wait.since)
     }
 
     /// Returns the cause of the wait, and the time until it ends.
@@ -281,29 +248,11 @@ impl<S, R> Waiting<S, R> {
 
 // === impl Wait ===
 
-impl Wait {
-    /// When the wait began, which is now if it has not.
-    fn since(&self, now: Instant) -> Instant {
-        self.0.as_ref().map_or(now, |wait| wait.since)
-    }
-
-    fn length(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.since(now))
-    }
-
-    /// When the obstacle ends, and the call is to be polled again.
-    fn ends(&self) -> Option<Instant> {
-        self.0.as_ref()?.obstacle?.1
-    }
-}
-
 /// Records the wait, with a permit or without one.
 impl Drop for Wait {
     fn drop(&mut self) {
-        let Some(wait) = &self.0 else {
-            return;
-        };
-        let (cause, waited) = (wait.cause.texts().0, self.length(clock::now()));
+        let waited = clock::now().saturating_duration_since(self.since);
+        let cause = self.cause.texts().0;
         let span = Span::current();
         if !span.is_none() {
             span.record(WAIT_CAUSE_FIELD, cause);

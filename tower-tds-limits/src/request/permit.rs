@@ -130,7 +130,7 @@ impl RequestPermit {
         let (took, after) = (self.took, self.lost_after());
         self.stack.account.update(|account| {
             if is_timed {
-                account.learn(now, grant, took, !whole);
+                account.learn(now, grant, took, whole);
             }
             match stage {
                 Stage::Sent if whole => account.prove_by_end(now, grant),
@@ -138,13 +138,6 @@ impl RequestPermit {
                 Stage::Proven | Stage::Over => account.end(),
             }
         });
-    }
-
-    /// Records that its deadline has ended the call, before the response.
-    #[cold]
-    pub(super) fn cut(&self) {
-        let cut = |account: &mut Account, now| account.learn(now, self.grant, u64::MAX, true);
-        self.stack.account.update_now(cut);
     }
 
     /// Records the end of the call without a response. The request may still be counted for this long.
@@ -171,36 +164,32 @@ impl RequestPermit {
         }
         self.time(false, || now);
         let account = &self.stack.account;
-        let restored =
+        let changed =
             account.update(|account| account.prove_by_head(now, grant, outcome, is_whole));
         if is_whole {
             self.stage = Stage::Over;
         } else if self.stack.limits.proof == Proof::Head {
             self.stage = Stage::Proven;
         }
-        if restored {
-            tracing::info!("no 423 for ten minutes: the whole quota holds again");
+        match changed {
+            Some(quota) if outcome == Outcome::RateExceeded => tracing::warn!(
+                requests = quota.requests(),
+                per = ?quota.per(),
+                "too many requests (423): nothing is sent for 1 s, then `requests` in each `per`, evenly \
+                 spaced, until ten minutes after the last 423"
+            ),
+            Some(_) => tracing::info!("no 423 for ten minutes: the whole quota holds again"),
+            None => {}
         }
     }
 
-    /// Records and logs what a refusal closes, before its permit comes back. An accepted response
+    /// Records and logs what a 416 or 429 closes, before its permit comes back. An accepted response
     /// ends a pause.
     #[cold]
     fn react(&self, now: Instant, outcome: Outcome) {
-        let (stack, grant) = (&self.stack, self.grant);
+        let stack = &self.stack;
         match outcome {
-            Outcome::RateExceeded => {
-                let lower = |account: &mut Account| account.lower_rate(now, grant);
-                if let Some(quota) = stack.account.update(lower) {
-                    tracing::warn!(
-                        requests = quota.requests(),
-                        per = ?quota.per(),
-                        "too many requests (423): nothing is sent for 1 s, then `requests` in each `per`, evenly \
-                         spaced, until ten minutes after the last 423"
-                    );
-                }
-            }
-            Outcome::ConnectionsExceeded if stack.lower_sockets(now, grant) => {
+            Outcome::ConnectionsExceeded if stack.lower_sockets(now, self.grant) => {
                 tracing::warn!(
                     "too many connections (416): does another client share this address?"
                 );

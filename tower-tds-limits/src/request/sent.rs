@@ -116,10 +116,9 @@ impl<F> SentCall<F> {
         Poll::Ready(Err(Error::new(kind, cause, Some(waited))))
     }
 
-    /// Where the request is, as far as its client has marked it.
     fn place(&self) -> Handed {
         let rest = self.rest.as_ref();
-        rest.map_or(Handed::Unknown, |rest| place(&rest.hand_over))
+        rest.map_or(Handed::Unknown, Rest::place)
     }
 
     /// When the request was sent, as far as that is known.
@@ -147,9 +146,6 @@ impl<F> SentCall<F> {
             rest.permit.withdraw();
             return WaitCause::Connection;
         }
-        if kind == Some(Kind::Deadline) {
-            rest.permit.cut();
-        }
         let longest = clock::now() + LONGEST.min(rest.permit.lost_after());
         let until = match (place, kind) {
             (Handed::Taken | Handed::Ended, None | Some(Kind::Deadline)) => longest,
@@ -173,15 +169,21 @@ impl<F> Drop for SentCall<F> {
 // === impl Rest ===
 
 impl<F> Rest<F> {
+    /// Where the request is, as far as its client has marked it.
+    fn place(&self) -> Handed {
+        let hand_over = self.hand_over.as_ref();
+        hand_over.map_or(Handed::Unknown, HandOver::place)
+    }
+
     /// Records a response or an error. The body holds the permit, unless the call has ended.
     #[inline]
     fn received<B: Body, E: Into<BoxError>>(
-        self,
+        mut self,
         response: Result<Response<B>, E>,
     ) -> Result<Response<PermitBody<B>>, Error> {
-        let mut permit = self.permit;
         match response {
             Ok(response) => {
+                let mut permit = self.permit;
                 let outcome = Outcome::of_response(&response);
                 let is_whole = response.body().is_end_stream();
                 let permit = permit.record(outcome, is_whole).then_some(permit);
@@ -190,20 +192,15 @@ impl<F> Rest<F> {
             Err(error) => {
                 let error = error.into();
                 match of_error(&*error) {
-                    Outcome::Lost if place(&self.hand_over) == Handed::Ended => {
-                        permit.lose(ENDED.min(permit.lost_after()));
+                    Outcome::Lost if self.place() == Handed::Ended => {
+                        self.permit.lose(ENDED.min(self.permit.lost_after()));
                     }
-                    outcome => drop(permit.record(outcome, true)),
+                    outcome => drop(self.permit.record(outcome, true)),
                 }
                 Err(Error::below(error))
             }
         }
     }
-}
-
-fn place(hand_over: &Option<HandOver>) -> Handed {
-    let hand_over = hand_over.as_ref();
-    hand_over.map_or(Handed::Unknown, HandOver::place)
 }
 
 /// Completes a call in the background, if there is a runtime.

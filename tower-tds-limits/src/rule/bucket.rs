@@ -37,11 +37,10 @@ pub(crate) struct Bucket {
     gap: u64,
     /// Time of the last grant.
     last: Tick,
-    /// Requests that are granted, and neither proven nor withdrawn.
-    unproven: u64,
     /// When all fallen requests will have drained.
     empty_at: Tick,
-    /// Unproven requests without evidence that they were counted, in the order of their grants.
+    /// Unproven requests, without evidence that they were counted if that is what the burst rests on, in the order
+    /// of their grants.
     unseen: VecDeque<Tick>,
     /// Shortest response time of late, which each response forgets by a [part](FORGETS).
     shortest: u64,
@@ -59,17 +58,15 @@ impl Bucket {
             places: u64::MAX,
             gap: 0,
             last: Tick::ZERO,
-            unproven: 0,
             empty_at: Tick::ZERO,
             unseen: VecDeque::new(),
             shortest: u64::MAX,
         }
     }
 
-    /// Creates a bucket of unknown level, which counts as full, with `unproven` requests.
-    pub(crate) fn filled(quota: Quota, burst: Burst, now: Tick, unproven: u64) -> Self {
+    /// Creates a bucket of unknown level, which counts as full.
+    pub(crate) fn filled(quota: Quota, burst: Burst, now: Tick) -> Self {
         let mut bucket = Self::new(quota, burst);
-        bucket.unproven = unproven;
         bucket.empty_at = now.plus(bucket.interval.saturating_mul(bucket.most + 1));
         bucket
     }
@@ -96,9 +93,10 @@ impl Bucket {
     }
 
     /// Returns the first time at which one more may be granted, or, under an automatic burst, one more
-    /// probe without a response: [`Tick::NEVER`] while that depends on a response.
+    /// probe without a response: [`Tick::NEVER`] while that depends on a response. Of its requests so many
+    /// are `unproven`.
     #[inline]
-    pub(crate) fn opens_at(&self, now: Tick) -> Tick {
+    pub(crate) fn opens_at(&self, now: Tick, unproven: u64) -> Tick {
         let oldest = self.unseen.front().filter(|_| self.burst == Burst::Auto);
         let (probes, next) = oldest.map_or((0, Tick::NEVER), |oldest| {
             let (probes, age) = probed(now.since(*oldest));
@@ -112,7 +110,7 @@ impl Bucket {
         let opens_at = drained(room).max(self.last.plus(self.gap));
         // If one more would fit, this request does not take the last place.
         let roomy = room.checked_sub(1).map_or(Tick::NEVER, drained);
-        let spread = self.spreads_at().unwrap_or_default();
+        let spread = self.spreads_at(unproven).unwrap_or_default();
         opens_at.max(spread.min(roomy))
     }
 
@@ -120,25 +118,23 @@ impl Bucket {
     ///
     /// Responses that come together prove their own requests, and are evidence about no other. If all
     /// places were taken together, that would go on: one round of places for each response time.
-    fn spreads_at(&self) -> Option<Tick> {
+    fn spreads_at(&self, unproven: u64) -> Option<Tick> {
         let is_share = self.burst == Burst::Auto && self.places <= self.most;
         let last = self.unseen.back().filter(|_| is_share)?;
-        let apart = self.shortest / (self.unproven + 1);
+        let apart = self.shortest / (unproven + 1);
         (self.shortest < u64::MAX).then(|| last.plus(apart.min(LONG)))
     }
 
     #[inline]
     pub(crate) fn grant(&mut self, now: Tick) {
         self.last = now;
-        self.unproven += 1;
         self.unseen.push_back(now);
     }
 
     /// Records the proof that a request granted at `granted` was counted no later than `at`.
     #[inline]
     pub(crate) fn prove(&mut self, at: Tick, granted: Tick) {
-        let had_fallen = !self.withdraw(granted);
-        if !(had_fallen && self.burst == Burst::Auto) {
+        if self.withdraw(granted) {
             self.fall(at);
         }
     }
@@ -149,11 +145,11 @@ impl Bucket {
         let shortest = self.shortest.saturating_add(self.shortest / FORGETS);
         self.shortest = shortest.min(now.since(granted));
         let before = now.minus(MARGIN);
-        while self.unseen.front().is_some_and(|oldest| *oldest <= before) {
+        while self.burst == Burst::Auto
+            && self.unseen.front().is_some_and(|oldest| *oldest <= before)
+        {
             self.unseen.pop_front();
-            if self.burst == Burst::Auto {
-                self.fall(now);
-            }
+            self.fall(now);
         }
     }
 
@@ -173,10 +169,7 @@ impl Bucket {
 
     #[inline]
     fn taken(&self) -> u64 {
-        match self.burst {
-            Burst::Of(_) => self.unproven,
-            Burst::Auto => u64::try_from(self.unseen.len()).unwrap_or(u64::MAX),
-        }
+        u64::try_from(self.unseen.len()).unwrap_or(u64::MAX)
     }
 
     #[inline]
@@ -192,7 +185,6 @@ impl Bucket {
     /// for it.
     #[inline]
     pub(crate) fn withdraw(&mut self, granted: Tick) -> bool {
-        self.unproven = self.unproven.saturating_sub(1);
         let place = self.unseen.partition_point(|unseen| *unseen < granted);
         let is_unseen = self.unseen.get(place) == Some(&granted);
         if is_unseen {

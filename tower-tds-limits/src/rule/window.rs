@@ -39,8 +39,6 @@ pub(crate) struct Window {
     grain: u64,
     /// Requests granted so far and not withdrawn.
     granted: u64,
-    /// Requests proven so far.
-    proven: u64,
     /// Proofs in order of time, at least those of the last two holds.
     runs: Vec<Run>,
     /// Proofs that are too old for any sum.
@@ -67,7 +65,6 @@ impl Window {
             // A hold is a millisecond at least.
             grain: if limit > STEPS { hold / STEPS } else { 1 },
             granted: 0,
-            proven: 0,
             runs: Vec::new(),
             forgotten: 0,
         }
@@ -82,12 +79,8 @@ impl Window {
     /// a future proof.
     #[inline]
     pub(crate) fn opens_at(&self) -> Tick {
-        let run = self
-            .due()
-            .map(|number| self.runs.get(self.place_of(number)));
-        run.map_or(Tick::ZERO, |run| {
-            run.map_or(Tick::NEVER, |run| run.at.plus(self.hold))
-        })
+        let opens = |number| self.at(self.place_of(number)).plus(self.hold);
+        self.due().map_or(Tick::ZERO, opens)
     }
 
     /// Returns the first time at which one more fits a counter at every alignment, as known at `now`. It
@@ -154,8 +147,7 @@ impl Window {
     #[inline]
     pub(crate) fn prove(&mut self, at: Tick) {
         let (exact, at) = (at, at.round_up(self.grain));
-        self.proven += 1;
-        let until = self.proven;
+        let until = self.before(self.runs.len()) + 1;
         match self.runs.last_mut() {
             Some(last) if last.at == at => last.until = until,
             Some(_) | None => {
@@ -190,7 +182,7 @@ impl Window {
 
     /// Requests granted and not proven.
     pub(crate) fn unproven(&self) -> u64 {
-        self.granted.saturating_sub(self.proven)
+        self.granted.saturating_sub(self.before(self.runs.len()))
     }
 
     /// Returns the number, from one, of the proof that must be a hold old before the next grant, if there

@@ -6,9 +6,8 @@ use tokio_test::{assert_pending, assert_ready, task};
 
 use super::{ConnectionPermit, Connections};
 use crate::{
-    error::WaitCause,
     limits::Limits,
-    wait::{Limit, Line, Opens, shared::Shared},
+    wait::{Limit, Line, shared::Shared},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,9 +20,9 @@ fn connections(most: u32) -> Connections {
 
 /// Opens a socket if that is allowed.
 fn open(connections: &mut Connections, line: Line, now: Instant) -> bool {
-    let opens = connections.opens(line, now) == Opens::Now;
+    let opens = connections.is_open(line, now);
     if opens {
-        connections.admit(line, &crate::wait::Bounds::NONE, now);
+        connections.admit(line, None);
     }
     opens
 }
@@ -38,58 +37,17 @@ fn fill(connections: &mut Connections, now: Instant) -> u32 {
 }
 
 #[test]
-fn data_leaves_the_last_place_to_a_token_request() {
-    let now = Instant::now();
-    for (most, data) in [(1, 1), (2, 1), (60, 59)] {
-        let mut connections = connections(most);
-        assert_eq!(fill(&mut connections, now), data);
-        let free = open(&mut connections, Line::Front, now);
-        assert_eq!(free, most > 1, "{most}");
-        assert_eq!(connections.open(now), most);
-        assert!(!open(&mut connections, Line::Front, now));
-    }
-}
-
-#[test]
-fn a_token_socket_takes_no_place_of_data() {
-    let now = Instant::now();
-    let mut connections = connections(2);
-    assert!(open(&mut connections, Line::Front, now));
-    assert!(open(&mut connections, Line::Back, now));
-    connections.returning.push((now, Line::Back));
-    connections.returning.push((now, Line::Front));
-    assert_eq!(connections.open(now), 0);
-}
-
-#[test]
-fn a_permit_that_lingers_is_back_after_a_second() {
-    let now = Instant::now();
-    let mut connections = connections(2);
-    assert!(open(&mut connections, Line::Back, now));
-    connections.returning.push((now + SECOND, Line::Back));
-    let later = now + SECOND;
-    let nearly = later - Duration::from_nanos(1);
-    assert_eq!(connections.open(nearly), 1);
-    assert_eq!(
-        connections.opens(Line::Back, nearly),
-        Opens::At(now + SECOND)
-    );
-    assert_eq!(connections.open(later), 0);
-    assert!(open(&mut connections, Line::Back, later));
-}
-
-#[test]
 fn smaller_share_keeps_open_sockets_and_larger_allows_more() {
     let now = Instant::now();
     let mut connections = connections(4);
     assert_eq!(fill(&mut connections, now), 3);
     let _over = connections.set_share(0, now + SECOND, now);
     assert_eq!(connections.open(now), 3);
-    assert_eq!(connections.opens(Line::Front, now), Opens::OnReturn);
+    assert_eq!(connections.opens(Line::Front, now).0, None);
     for _ in 0..3 {
         connections.returning.push((now, Line::Back));
     }
-    assert_eq!(connections.opens(Line::Front, now), Opens::OnReturn);
+    assert_eq!(connections.opens(Line::Front, now).0, None);
     let _over = connections.set_share(2, now + SECOND, now);
     assert_eq!(fill(&mut connections, now), 1);
     let _over = connections.set_share(4, now + SECOND, now);
@@ -98,18 +56,6 @@ fn smaller_share_keeps_open_sockets_and_larger_allows_more() {
         0,
         "the share has ended"
     );
-}
-
-#[test]
-fn after_a_416_connects_wait_for_the_lowered_limit() {
-    let start = Instant::now();
-    let mut connections = connections(60);
-    let restored = start + 10 * MINUTE;
-    connections.lower(Some((50, restored)));
-    assert_eq!(fill(&mut connections, start), 49);
-    assert_eq!(connections.opens(Line::Back, start), Opens::At(restored));
-    assert_eq!(connections.cause(Line::Back, start), WaitCause::Connection);
-    assert_eq!(fill(&mut connections, restored), 10);
 }
 
 proptest! {

@@ -26,7 +26,7 @@ pub(super) struct Queue {
 /// calls by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    pub(super) line: Line,
+    line: Line,
     /// When the call must start.
     start: Instant,
     number: u64,
@@ -54,32 +54,15 @@ impl Queue {
         self.runnable.is_empty() && self.turn.is_none()
     }
 
-    /// Whether another waiter could use a permit now, because it may still start. The last one in the order has the
-    /// most time left.
-    pub(super) fn is_wanted(&self, except: Place, now: Instant) -> bool {
-        let last = self.runnable.keys().rfind(|place| **place != except);
-        last.is_some_and(|last| now <= last.start)
-    }
-
-    /// Returns the line of the next waiter that wants a turn.
-    pub(super) fn next_line(&self) -> Option<Line> {
-        let (place, _) = self.runnable.first_key_value()?;
-        Some(place.line)
-    }
-
     /// Returns the place of a call that arrives now.
-    pub(super) fn place(&self, line: Line, start: Instant) -> Place {
+    pub(super) fn enter(&mut self, line: Line, start: Instant) -> Place {
+        self.places += 1;
+        self.waiting += 1;
         Place {
             line,
             start,
             number: self.places,
         }
-    }
-
-    /// Takes the place of the last arrival.
-    pub(super) fn enter(&mut self) {
-        self.places += 1;
-        self.waiting += 1;
     }
 
     /// Whether no other waiter is before this one.
@@ -116,7 +99,8 @@ impl Queue {
         self.skip(place)
     }
 
-    /// Gives the next waiter its turn if the limit is open for it. Returns when the turn ends.
+    /// Gives the next waiter its turn if the limit is open for it. Returns when to do so again: at the end
+    /// of its turn, or when the limit `opens` for it, if that is known.
     ///
     /// If `is_timer` and the turn is over, it was not used. The timer is a task like those of the
     /// waiters, so a runtime that is late is late for both, and takes no turn from a waiter that it
@@ -126,7 +110,7 @@ impl Queue {
         &mut self,
         now: Instant,
         is_timer: bool,
-        mut is_open: impl FnMut(Line) -> bool,
+        opens: impl FnOnce(Line) -> Option<Instant>,
         woken: &mut Vec<Waker>,
     ) -> Option<Instant> {
         if let Some(turn) = &self.turn {
@@ -136,8 +120,10 @@ impl Queue {
             self.turn = None;
             self.unused = (self.unused + 1).min(MOST_UNUSED);
         }
-        if !is_open(self.next_line()?) {
-            return None;
+        let (place, _) = self.runnable.first_key_value()?;
+        let opens = opens(place.line)?;
+        if now < opens {
+            return Some(opens);
         }
         let mut last = None;
         for _ in 0..1_u32 << (3 * self.unused) {

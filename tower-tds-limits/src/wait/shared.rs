@@ -9,40 +9,26 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    Bounds, Deadline, Denial, Limit, Line, Opens, WaitCause, clock,
+    Deadline, Kind, Limit, Line, WaitCause, clock,
     queue::{Place, Queue},
     sync::{Arc, Mutex, MutexGuard},
-    timer::{self, Timed},
+    timer,
 };
 
 /// Limit, and the queue in front of it, under one lock.
 pub(crate) struct Shared<L> {
-    /// Guards the limit, its queue and the state of its timer, so that a grant and its order are one
-    /// step. It is held for arithmetic only: no `.await`, no event and no waker runs under it.
+    /// Guards the limit and its queue, so that a grant and its order are one step. It is held for
+    /// arithmetic only: no `.await`, no event and no waker runs under it.
     pub(super) state: Mutex<State<L>>,
-    /// Notified when the timer's time has moved, and at the end of this.
-    moved: Arc<Notify>,
+    /// Notifies the timer's task of events while there are waiters, and of the end of this.
+    pub(super) events: Arc<Notify>,
 }
 
 pub(super) struct State<L> {
     pub(super) limit: L,
     pub(super) queue: Queue,
-    pub(super) timer: TimerState,
-}
-
-/// State of the timer's task.
-#[derive(Debug, Default)]
-pub(super) struct TimerState {
-    pub(super) is_running: bool,
-    /// When the task is to wake the next waiter.
-    due: Option<Instant>,
-}
-
-/// What to wake after the lock is released.
-struct Wake {
-    waiters: Vec<Waker>,
-    /// Whether the timer's time has moved.
-    timer: bool,
+    /// Whether the timer's task runs.
+    has_timer: bool,
 }
 
 /// One waiter of a limit. Dropping it gives up its place.
@@ -60,11 +46,11 @@ impl<L: Limit> Shared<L> {
         let state = State {
             limit,
             queue: Queue::default(),
-            timer: TimerState::default(),
+            has_timer: false,
         };
         Self {
             state: Mutex::new(state),
-            moved: Arc::new(Notify::new()),
+            events: Arc::new(Notify::new()),
         }
     }
 
@@ -96,8 +82,8 @@ impl<L: Limit> Shared<L> {
         self.update(|limit| event(limit, now))
     }
 
-    /// Ends an event: wakes the next waiter or sets the timer, and releases the lock. A waker that was
-    /// replaced is dropped after that.
+    /// Ends an event: releases the lock, then wakes the next waiter, and the timer's task while there are
+    /// waiters, because it may be due earlier. A waker that was replaced is dropped after that.
     #[inline]
     pub(super) fn end_event(
         &self,
@@ -105,39 +91,39 @@ impl<L: Limit> Shared<L> {
         now: Instant,
         replaced: Option<Waker>,
     ) {
-        let wake = state.wake_next(now, false);
+        let (woken, _) = state.give_turn(now, false);
+        let is_free = state.queue.is_free();
         drop(state);
         drop(replaced);
-        wake.waiters.into_iter().for_each(Waker::wake);
-        if wake.timer {
-            self.moved.notify_one();
+        woken.into_iter().for_each(Waker::wake);
+        if !is_free {
+            self.events.notify_one();
         }
     }
-}
 
-impl<L: Limit> Timed for Shared<L> {
-    fn begin_timer(&self) -> Option<Arc<Notify>> {
-        let is_running = mem::replace(&mut self.lock().timer.is_running, true);
-        (!is_running).then(|| Arc::clone(&self.moved))
+    /// Records the start of the timer's task. Returns whether there was none.
+    pub(super) fn begin_timer(&self) -> bool {
+        !mem::replace(&mut self.lock().has_timer, true)
     }
 
-    fn tick(&self) -> ControlFlow<(), Option<Instant>> {
+    /// Wakes the next waiter from the timer's task. Returns when the task is due next, if that is known,
+    /// or that it ends.
+    pub(super) fn tick(&self) -> ControlFlow<(), Option<Instant>> {
         let mut state = self.lock();
-        state.timer.due = None;
         if state.queue.waiting() == 0 {
             return ControlFlow::Break(());
         }
-        let wake = state.wake_next(clock::now(), true);
-        let due = state.timer.due;
+        let (woken, due) = state.give_turn(clock::now(), true);
         drop(state);
-        wake.waiters.into_iter().for_each(Waker::wake);
+        woken.into_iter().for_each(Waker::wake);
         ControlFlow::Continue(due)
     }
 
-    /// Wakes the waiters that are left, and one of them starts another task.
-    fn end_timer(&self) {
+    /// Records the end of the timer's task, and wakes the waiters that are left, of which one starts
+    /// another task.
+    pub(super) fn end_timer(&self) {
         let mut state = self.lock();
-        state.timer = TimerState::default();
+        state.has_timer = false;
         let wakers = state.queue.wakers();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
@@ -156,7 +142,7 @@ impl<L> Shared<L> {
 impl<L> Drop for Shared<L> {
     fn drop(&mut self) {
         // The timer's task holds no reference to this, and ends at its next poll.
-        self.moved.notify_one();
+        self.events.notify_one();
     }
 }
 
@@ -178,71 +164,60 @@ impl<L: Limit> Waiter<L> {
         }
     }
 
-    /// Keeps the place, and lets later waiters pass until this one is polled again.
-    ///
-    /// # Errors
-    /// If this waiter has no place yet, and as many others wait as its bounds allow.
-    pub(crate) fn skip(&mut self, bounds: &Bounds) -> Result<(), Denial> {
-        let mut state = self.shared.lock();
-        let now = clock::now();
-        if let Some(place) = self.place {
-            let replaced = state.queue.skip(place);
-            self.shared.end_event(state, now, replaced);
-        } else {
-            let place = state.place(self.line, bounds, now);
-            state.enter(bounds.most_waiting)?;
-            self.place = Some(place);
-        }
-        Ok(())
-    }
-
     /// Returns the cause of the wait, and the time until the limit opens.
     pub(crate) fn wait(&self, now: Instant) -> (WaitCause, Option<Duration>) {
-        let limit = &mut self.shared.lock().limit;
-        let opens_at = limit.opens(self.line, now).at();
-        let left = opens_at.map(|at| at.saturating_duration_since(now));
-        (limit.cause(self.line, now), left)
+        let (at, cause) = self.shared.lock().limit.opens(self.line, now);
+        (cause, at.map(|at| at.saturating_duration_since(now)))
     }
 }
 
 impl<L: Limit + Send + 'static> Waiter<L> {
-    /// Passes if the limit is open and no other waiter is before this one; the limit then counts
-    /// one more. Otherwise takes or keeps its place, and wants a turn.
+    /// Passes if the limit is open, no other waiter is before this one, and its call `is_ready`; the limit
+    /// then counts one more. Otherwise takes or keeps its place. If it is ready it wants a turn; if
+    /// not, later waiters pass until it is polled again.
     ///
     /// # Errors
-    /// See [`Denial`]. After an error the waiter has no place.
+    /// If this waiter has no place yet and too many others wait, or if its call has too little time at its
+    /// turn to be answered. After an error the waiter has no place.
     #[inline]
     pub(crate) fn poll_pass(
         &mut self,
         cx: &mut Context<'_>,
         now: Instant,
-        bounds: &Bounds,
-    ) -> Poll<Result<L::Granted, Denial>> {
+        deadline: Option<&Deadline>,
+        max_waiting: usize,
+        is_ready: bool,
+    ) -> Poll<Result<L::Granted, Kind>> {
         let (shared, line) = (&self.shared, self.line);
         let mut state = shared.lock();
-        let is_alone = self.place.is_none() && state.queue.is_free();
-        if is_alone && state.limit.opens(line, now) == Opens::Now {
-            return Poll::Ready(Ok(state.limit.admit(line, bounds, now)));
+        let is_alone = is_ready && self.place.is_none() && state.queue.is_free();
+        if is_alone && state.limit.is_open(line, now) {
+            return Poll::Ready(Ok(state.limit.admit(line, deadline)));
         }
-        let place = self.place.unwrap_or_else(|| state.place(line, bounds, now));
-        let is_next = !is_alone && state.queue.is_next(place);
-        if is_next && state.limit.opens(line, now) == Opens::Now {
-            let passed = if state.is_late(place, bounds, now) {
-                Err(Denial::Late)
+        let place = match self.place {
+            Some(place) => place,
+            None if state.queue.waiting() >= max_waiting => {
+                return Poll::Ready(Err(Kind::Rejected));
+            }
+            None => *self.place.insert(state.enter(line, deadline, now)),
+        };
+        if is_ready && state.queue.is_next(place) && state.limit.is_open(line, now) {
+            let passed = if state.is_late(line, deadline, now) {
+                Err(Kind::Hopeless)
             } else {
-                Ok(state.limit.admit(line, bounds, now))
+                Ok(state.limit.admit(line, deadline))
             };
-            let place = self.place.take();
-            let replaced = place.and_then(|place| state.queue.pass(place));
+            self.place = None;
+            let replaced = state.queue.pass(place);
             shared.end_event(state, now, replaced);
             return Poll::Ready(passed);
         }
-        if self.place.is_none() {
-            state.enter(bounds.most_waiting)?;
-            self.place = Some(place);
-        }
-        let replaced = state.queue.want(place, cx.waker().clone());
-        let wants_timer = !state.timer.is_running;
+        let replaced = if is_ready {
+            state.queue.want(place, cx.waker().clone())
+        } else {
+            state.queue.skip(place)
+        };
+        let wants_timer = is_ready && !state.has_timer;
         shared.end_event(state, now, replaced);
         if wants_timer {
             timer::spawn(shared);
@@ -264,72 +239,33 @@ impl<L: Limit> Drop for Waiter<L> {
 // === impl State ===
 
 impl<L: Limit> State<L> {
-    /// Returns the place of a call that arrives now. The call that must start first is first; one
+    /// Takes a place in the queue for a call that arrives now. The call that must start first is first; one
     /// without a deadline is ordered as if it had a minute, so that nothing starves.
-    pub(super) fn place(&self, line: Line, bounds: &Bounds, now: Instant) -> Place {
+    fn enter(&mut self, line: Line, deadline: Option<&Deadline>, now: Instant) -> Place {
         let minute = now + MINUTE;
-        let start = bounds.deadline.map_or(minute, |deadline| {
-            let usual = self.usual(line, &deadline);
+        let start = deadline.map_or(minute, |deadline| {
+            let usual = self.limit.usual(line, deadline);
             deadline.at.checked_sub(usual).unwrap_or(now).min(minute)
         });
-        self.queue.place(line, start)
+        self.queue.enter(line, start)
     }
 
-    /// Returns the usual time of a call. Token requests are not measured, and are never late.
-    fn usual(&self, line: Line, deadline: &Deadline) -> Duration {
-        match line {
-            Line::Front => Duration::ZERO,
-            Line::Back => self.limit.usual(deadline).unwrap_or_default(),
-        }
+    /// Whether a call at its turn has too little time to be answered. One that comes while no other waits
+    /// is sent nevertheless, because only an answer shows that the service is quick again.
+    fn is_late(&self, line: Line, deadline: Option<&Deadline>, now: Instant) -> bool {
+        deadline.is_some_and(|deadline| {
+            let usual = self.limit.usual(line, deadline);
+            deadline.at.saturating_duration_since(now) < usual
+        })
     }
 
-    /// Takes a place in the queue.
-    pub(super) fn enter(&mut self, most_waiting: usize) -> Result<(), Denial> {
-        if self.queue.waiting() >= most_waiting {
-            return Err(Denial::Full);
-        }
-        self.queue.enter();
-        Ok(())
-    }
-
-    /// Whether a call at its turn has too little time. If no other waiter could use its permit, it is
-    /// sent nevertheless while it has nearly all of its time, because only an answer shows that the
-    /// service is quick again. Later it would hardly be answered, and show nothing.
-    pub(super) fn is_late(&self, place: Place, bounds: &Bounds, now: Instant) -> bool {
-        let Some(deadline) = bounds.deadline else {
-            return false;
-        };
-        let usual = self.usual(place.line, &deadline);
-        let left = deadline.at.saturating_duration_since(now);
-        left < usual && (left < deadline.whole / 20 * 19 || self.queue.is_wanted(place, now))
-    }
-
-    /// Gives the next waiter its turn, or sets the timer.
-    fn wake_next(&mut self, now: Instant, is_timer: bool) -> Wake {
-        let mut waiters = Vec::new();
+    /// Gives the next waiter its turn. Returns whom to wake, and when to do so again, if that is known.
+    fn give_turn(&mut self, now: Instant, is_timer: bool) -> (Vec<Waker>, Option<Instant>) {
         let Self { limit, queue, .. } = self;
-        let is_open = |line| limit.opens(line, now) == Opens::Now;
-        let mut due = queue.give_turn(now, is_timer, is_open, &mut waiters);
-        if due.is_none()
-            && let Some(line) = queue.next_line()
-        {
-            due = limit.opens(line, now).at();
-        }
-        let timer = due.is_some_and(|due| self.timer.set(due));
-        Wake { waiters, timer }
-    }
-}
-
-// === impl TimerState ===
-
-impl TimerState {
-    /// Sets the time of the task to `due` if that is earlier. Returns whether it is.
-    fn set(&mut self, due: Instant) -> bool {
-        let is_earlier = self.due.is_none_or(|before| due < before);
-        if is_earlier {
-            self.due = Some(due);
-        }
-        is_earlier
+        let mut woken = Vec::new();
+        let opens = |line| limit.opens(line, now).0;
+        let due = queue.give_turn(now, is_timer, opens, &mut woken);
+        (woken, due)
     }
 }
 

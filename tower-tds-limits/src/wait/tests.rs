@@ -8,49 +8,40 @@ use std::{
 };
 
 use tokio::time::sleep;
-use tokio_test::{assert_pending, assert_ready, assert_ready_ok, task};
+use tokio_test::{assert_pending, assert_ready_ok, task};
 
 use super::{
     shared::{Shared, Waiter},
     *,
 };
 
-/// Lets `free` pass, and one more at each instant in `at`. The front passes always while it is
-/// `urgent`.
+/// Lets `free` pass, and one more at each instant in `at`.
 #[derive(Default)]
 struct Script {
     free: usize,
     at: Vec<Instant>,
-    urgent: bool,
     usual: Duration,
 }
 
 impl Limit for Script {
     type Granted = ();
 
-    fn opens(&mut self, line: Line, now: Instant) -> Opens {
+    fn opens(&mut self, _line: Line, now: Instant) -> (Option<Instant>, WaitCause) {
         while self.at.first().is_some_and(|at| *at <= now) {
             self.at.remove(0);
             self.free += 1;
         }
-        match (self.free, self.at.first()) {
-            _ if self.urgent && line == Line::Front => Opens::Now,
-            (0, None) => Opens::OnReturn,
-            (0, Some(at)) => Opens::At(*at),
-            _ => Opens::Now,
-        }
+        let is_open = self.free > 0;
+        let opens = if is_open { Some(&now) } else { self.at.first() };
+        (opens.copied(), WaitCause::InFlight)
     }
 
-    fn admit(&mut self, _line: Line, _terms: &Bounds, _now: Instant) {
+    fn admit(&mut self, _line: Line, _: Option<&Deadline>) {
         self.free = self.free.saturating_sub(1);
     }
 
-    fn cause(&mut self, _line: Line, _now: Instant) -> WaitCause {
-        WaitCause::InFlight
-    }
-
-    fn usual(&self, _deadline: &Deadline) -> Option<Duration> {
-        Some(self.usual)
+    fn usual(&self, _line: Line, _deadline: &Deadline) -> Duration {
+        self.usual
     }
 }
 
@@ -65,16 +56,17 @@ fn waiter(shared: &Arc<Shared<Script>>) -> Waiter<Script> {
     Waiter::new(shared, Line::Back)
 }
 
-fn poll(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Denial>> {
-    waiter.poll_pass(cx, clock::now(), &Bounds::NONE)
+fn poll(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Kind>> {
+    waiter.poll_pass(cx, clock::now(), None, usize::MAX, true)
+}
+
+/// Polls a waiter whose call is not ready.
+fn skip(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Kind>> {
+    waiter.poll_pass(cx, clock::now(), None, usize::MAX, false)
 }
 
 fn give_back(shared: &Shared<Script>) {
     shared.update(|script| script.free += 1);
-}
-
-fn waiting(shared: &Shared<Script>) -> usize {
-    shared.read(|_, waiting| waiting)
 }
 
 /// A task that polls one waiter, which it owns.
@@ -96,14 +88,10 @@ fn due_in(shared: &Arc<Shared<Script>>, millis: Option<u64>) -> impl Future<Outp
             has_body: false,
         }
     });
-    let bounds = Bounds {
-        deadline,
-        ..Bounds::NONE
-    };
     let mut waiter = waiter(shared);
     poll_fn(move |cx| {
         waiter
-            .poll_pass(cx, clock::now(), &bounds)
+            .poll_pass(cx, clock::now(), deadline.as_ref(), usize::MAX, true)
             .map(|passed| passed.is_ok())
     })
 }
@@ -137,27 +125,6 @@ async fn the_call_that_must_start_first_passes_first_and_nothing_starves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_late_at_its_turn_gives_way_if_another_can_use_the_permit() {
-    for other in [Some(1_000), None] {
-        let shared = limit(0);
-        shared.update(|script| script.usual = Duration::from_millis(100));
-        let mut late = task::spawn(Box::pin(due_in(&shared, Some(1_000))));
-        assert_pending!(late.poll());
-        sleep(Duration::from_millis(950)).await;
-        let mut fresh = task::spawn(Box::pin(due_in(&shared, other)));
-        assert_pending!(fresh.poll());
-        give_back(&shared);
-        assert!(!assert_ready!(late.poll()), "it gives way");
-        assert!(fresh.is_woken() && assert_ready!(fresh.poll()));
-        // Alone it is sent.
-        let mut late = task::spawn(Box::pin(due_in(&shared, Some(50))));
-        assert_pending!(late.poll());
-        give_back(&shared);
-        assert!(assert_ready!(late.poll()));
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_newcomer_does_not_pass_a_woken_waiter() {
     let shared = limit(0);
     let mut first = pass!(waiter(&shared));
@@ -168,83 +135,6 @@ async fn a_newcomer_does_not_pass_a_woken_waiter() {
     assert_ready_ok!(first.poll());
     give_back(&shared);
     assert_ready_ok!(newcomer.poll());
-}
-
-#[tokio::test(start_paused = true)]
-async fn front_waiters_pass_first_and_in_order() {
-    let shared = limit(0);
-    let front = || {
-        let mut waiter = Waiter::new(&shared, Line::Front);
-        task::spawn(poll_fn(move |cx| poll(&mut waiter, cx)))
-    };
-    let mut back = pass!(waiter(&shared));
-    assert_pending!(back.poll());
-    let (mut first, mut second) = (front(), front());
-    assert_pending!(first.poll());
-    assert_pending!(second.poll());
-    give_back(&shared);
-    assert_ready_ok!(first.poll());
-    // The front may pass where the back may not.
-    shared.update(|script| script.urgent = true);
-    assert!(second.is_woken());
-    assert_ready_ok!(second.poll());
-    assert_ready_ok!(front().poll());
-    assert_pending!(back.poll());
-    shared.update(|script| script.urgent = false);
-    give_back(&shared);
-    assert!(back.is_woken());
-    assert_ready_ok!(back.poll());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_grant_wakes_the_next_while_there_is_room() {
-    let shared = limit(0);
-    let (mut first, mut second) = (pass!(waiter(&shared)), pass!(waiter(&shared)));
-    assert_pending!(first.poll());
-    assert_pending!(second.poll());
-    shared.update(|script| script.free += 2);
-    assert!(!second.is_woken());
-    assert_ready_ok!(first.poll());
-    assert!(second.is_woken());
-    assert_ready_ok!(second.poll());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_skipped_waiter_passes_its_turn_on_and_keeps_its_place() {
-    let shared = limit(0);
-    let (mut skipped, mut second) = (waiter(&shared), pass!(waiter(&shared)));
-    let mut task = task::spawn(());
-    task.enter(|cx, _| assert_pending!(poll(&mut skipped, cx)));
-    assert_pending!(second.poll());
-    give_back(&shared);
-    assert!(task.is_woken());
-    skipped.skip(&Bounds::NONE).expect("it has a place");
-    assert!(second.is_woken(), "the turn passes at once");
-    assert_eq!(waiting(&shared), 2);
-    assert_ready_ok!(second.poll());
-    let mut third = pass!(waiter(&shared));
-    assert_pending!(third.poll());
-    task.enter(|cx, _| assert_pending!(poll(&mut skipped, cx)));
-    give_back(&shared);
-    assert!(task.is_woken() && !third.is_woken(), "it came first");
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_timer_wakes_the_next_waiter_when_the_limit_opens_by_time() {
-    let shared = limit(0);
-    let (soon, later) = (Duration::from_millis(10), Duration::from_millis(30));
-    let now = Instant::now();
-    shared.update(|script| script.at = vec![now + soon, now + later]);
-    let (mut first, mut second) = (pass!(waiter(&shared)), pass!(waiter(&shared)));
-    assert_pending!(first.poll());
-    assert_pending!(second.poll());
-    sleep(soon).await;
-    sleep(Duration::from_millis(1)).await;
-    assert!(first.is_woken() && !second.is_woken());
-    assert_ready_ok!(first.poll());
-    sleep(later - soon).await;
-    assert!(second.is_woken());
-    assert_ready_ok!(second.poll());
 }
 
 /// Waiters that are polled once and kept.
@@ -299,12 +189,6 @@ async fn the_timer_ends_with_its_limit() {
     drop((pass, shared));
     sleep(Duration::from_millis(1)).await;
     assert_eq!(tasks(), 0);
-}
-
-#[test]
-fn a_waiter_that_passes_needs_no_runtime() {
-    let shared = limit(1);
-    assert_ready_ok!(pass!(waiter(&shared)).poll());
 }
 
 #[test]
@@ -392,7 +276,8 @@ async fn wakers_are_woken_and_dropped_outside_the_lock() {
     assert_ready_ok!(poll(&mut first));
     let mut second = waiter(&shared);
     assert_pending!(poll(&mut second));
-    second.skip(&Bounds::NONE).expect("it has a place");
+    let mut cx = Context::from_waker(Waker::noop());
+    assert_pending!(skip(&mut second, &mut cx));
     assert_pending!(poll(&mut second));
     drop(second);
     let locked = locked.lock().expect("no panic");

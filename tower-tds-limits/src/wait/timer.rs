@@ -5,34 +5,20 @@ use std::{
 
 use tokio::{
     runtime::Handle,
-    sync::Notify,
-    time::{Instant, sleep_until, timeout_at},
+    time::{sleep_until, timeout_at},
 };
 
-use super::clock;
-
-/// What has a timer.
-pub(super) trait Timed {
-    /// Records the start of the timer's task, unless there is one. Returns what moves it.
-    fn begin_timer(&self) -> Option<Arc<Notify>>;
-
-    /// Wakes the next waiter from the timer's task. Returns when the task is due next, if that is known,
-    /// or that it ends.
-    fn tick(&self) -> ControlFlow<(), Option<Instant>>;
-
-    /// Records the drop of the timer's task: at its end, or with its runtime.
-    fn end_timer(&self);
-}
+use super::{Limit, clock, shared::Shared};
 
 /// Kept for its drop, which records the end of the task: by itself, or with its runtime.
-struct Running<T: Timed>(Weak<T>);
+struct Running<L: Limit>(Weak<Shared<L>>);
 
 // === impl Running ===
 
-impl<T: Timed> Drop for Running<T> {
+impl<L: Limit> Drop for Running<L> {
     fn drop(&mut self) {
-        if let Some(timed) = self.0.upgrade() {
-            timed.end_timer();
+        if let Some(shared) = self.0.upgrade() {
+            shared.end_timer();
         }
     }
 }
@@ -46,24 +32,25 @@ impl<T: Timed> Drop for Running<T> {
 /// # Panics
 /// Outside a tokio runtime with timers.
 #[cold]
-pub(super) fn spawn<T: Timed + Send + Sync + 'static>(timed: &Arc<T>) {
+pub(super) fn spawn<L: Limit + Send + 'static>(shared: &Arc<Shared<L>>) {
     let runtime = Handle::current();
     // A runtime without timers panics here, in the call that waits.
     drop(sleep_until(clock::now()));
-    if let Some(moved) = timed.begin_timer() {
-        drop(runtime.spawn(run(Running(Arc::downgrade(timed)), moved)));
+    if shared.begin_timer() {
+        drop(runtime.spawn(run(Running(Arc::downgrade(shared)))));
     }
 }
 
-async fn run<T: Timed>(running: Running<T>, moved: Arc<Notify>) {
-    while let Some(timed) = running.0.upgrade() {
-        let ControlFlow::Continue(due) = timed.tick() else {
+async fn run<L: Limit>(running: Running<L>) {
+    while let Some(shared) = running.0.upgrade() {
+        let ControlFlow::Continue(due) = shared.tick() else {
             return;
         };
-        drop(timed);
+        let events = Arc::clone(&shared.events);
+        drop(shared);
         match due {
-            Some(due) => drop(timeout_at(due, moved.notified()).await),
-            None => moved.notified().await,
+            Some(due) => drop(timeout_at(due, events.notified()).await),
+            None => events.notified().await,
         }
     }
 }

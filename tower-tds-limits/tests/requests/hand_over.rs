@@ -18,16 +18,11 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
-use tower::{Layer, Service, ServiceExt, service_fn};
+use tower::{Layer, ServiceExt, service_fn};
 use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
 use tower_tds_outcome::{Cause, HandOver, Outcome};
 
-use crate::requests::{
-    bounds::request_until,
-    limited::{Limited, unsent},
-    ms, secs,
-    service::{Answer, Scripted, request},
-};
+use crate::requests::{bounds::request_until, limited::unsent, ms, secs, service::request};
 
 /// Each call has a limiter of its own, whose live permits show whether the call counts as sent. Its
 /// client connects and sends in a task, which races with the drop.
@@ -96,52 +91,6 @@ async fn call_that_returns_its_permit_was_never_sent() {
         "both happen: {} and {sent}",
         unsent.len()
     );
-}
-
-/// Keeps the head of each request while its copy is on the wire, as a layer that signs requests does.
-fn signing(
-    service: Scripted,
-) -> impl Service<
-    Request<Empty<Bytes>>,
-    Response = Response<Empty<Bytes>>,
-    Error = Infallible,
-    Future: Send + Unpin,
-> + Clone {
-    service_fn(move |request: Request<Empty<Bytes>>| {
-        let service = service.clone();
-        Box::pin(async move {
-            let (head, body) = request.into_parts();
-            let mut signed = Request::new(body);
-            signed.headers_mut().clone_from(&head.headers);
-            let response = service.oneshot(signed).await;
-            drop(head);
-            response
-        })
-    })
-}
-
-/// Four hundred calls a second are cancelled after 5 ms each, when all of them are on the wire.
-#[tokio::test(start_paused = true)]
-async fn calls_cancelled_above_a_layer_that_keeps_their_heads_stay_counted() {
-    let limited = Limited::before(Scripted::new(ms(100), |_| Answer::ok()));
-    let layer = RequestLimitLayer::new(limited.limiter.clone());
-    let service = layer.layer(signing(limited.service.clone()));
-    let begin = Instant::now();
-    let mut calls = JoinSet::new();
-    for _ in 0..2_000 {
-        let call = service.clone().oneshot(request());
-        calls.spawn(async move { timeout(ms(5), call).await.is_ok() });
-        sleep(Duration::from_micros(2_500)).await;
-    }
-    calls.join_all().await;
-    let arrivals = limited.service.arrivals();
-    for first in &arrivals {
-        let second = arrivals
-            .iter()
-            .filter(|at| *at >= first && **at < *first + secs(1));
-        assert!(second.count() <= 50, "from {:?}", *first - begin);
-    }
-    assert!(arrivals.len() >= 10, "{}", arrivals.len());
 }
 
 /// How a call ends that waits for its connection.

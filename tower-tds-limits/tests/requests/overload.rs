@@ -333,7 +333,10 @@ async fn service_that_was_too_slow_is_tried_again() {
         |_: &mut Rng| (80, 3_000),
         quick,
     ] {
+        let before = load.counts(0);
         load.run(&[kind(60.0, 1_000, takes)], secs(20), 5).await;
+        let Counts { sent, answered, .. } = load.counts(0);
+        println!("{} of {}", answered - before.answered, sent - before.sent);
     }
     sleep(secs(2)).await;
     assert!(load.is_healthy((80, 0)).await);

@@ -74,10 +74,11 @@ impl Log {
         self.lines.iter().filter(|l| l.status == status).count()
     }
 
-    /// When requests with this status came, in order.
-    pub(crate) fn times_of(&self, status: u16) -> Vec<i64> {
-        let lines = self.lines.iter().filter(|l| l.status == status);
-        lines.map(|line| line.at).collect()
+    /// How many got this status in each volley. After a refusal nothing is sent for a second.
+    pub(crate) fn volleys(&self, status: u16) -> Vec<usize> {
+        let refused: Vec<_> = self.lines.iter().filter(|l| l.status == status).collect();
+        let volleys = refused.chunk_by(|one, next| next.at - one.at < 900);
+        volleys.map(<[_]>::len).collect()
     }
 
     pub(crate) fn most_sockets(&self) -> u32 {

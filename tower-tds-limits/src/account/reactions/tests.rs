@@ -59,20 +59,6 @@ fn a_423_begins_a_silence_and_each_volley_lowers_the_rate_once_down_to_a_sixth()
 }
 
 #[test]
-fn a_416_lowers_sockets_and_requests_in_flight_for_ten_minutes() {
-    let mut reactions = Reactions::default();
-    assert!(refuse_sockets(&mut reactions, 0, 1));
-    let silence = at(1).plus(SILENCE);
-    assert_eq!(reactions.silent_until, silence);
-    assert_eq!(
-        reactions.most_sockets(60),
-        Some((50, at(1).plus(10 * MINUTE)))
-    );
-    assert!(reactions.closes_socket(at(1).plus(CLOSING - 1)));
-    assert!(!reactions.closes_socket(at(1).plus(CLOSING)));
-}
-
-#[test]
 fn further_416s_lower_the_sockets_down_to_a_sixth() {
     let mut reactions = Reactions::default();
     for second in 1..40 {

@@ -75,7 +75,7 @@ impl Fate {
     fn end(self, account: &mut Account, now: Instant, grant: Granted) {
         let outcome = match self {
             Self::Answered(..) => Outcome::Accepted,
-            Self::Refused(..) => return refuse(account, now, grant),
+            Self::Refused(..) => Outcome::RateExceeded,
             Self::Behind(..) => return account.lose(now, grant, BEHIND),
             Self::Lost(..) => return account.lose(now, grant, LOST_AFTER),
             Self::Unsent(_) => return account.withdraw(grant),
@@ -151,14 +151,16 @@ proptest! {
                     }
                 }
                 let next = coming.first().map(|(at, _)| *at);
-                now = match account.opens(Line::Back, start + now) {
-                    Opens::Now => break,
-                    Opens::At(at) => next.map_or(at - start, |next| next.min(at - start)),
-                    Opens::OnReturn => next.expect("somebody holds the permits"),
-                };
+                let (opens, _) = account.opens(Line::Back, start + now);
+                let opens = opens.map(|at| at - start);
+                if opens == Some(now) {
+                    break;
+                }
+                let next = opens.into_iter().chain(next).min();
+                now = next.expect("somebody holds the permits");
             }
             prop_assert!(now >= silent_until, "granted at {now:?}, in a silence");
-            let grant = account.admit(Line::Back, &Bounds::NONE, start + now);
+            let grant = account.admit(Line::Back, None);
             live = live.max(account.rules[0].live(account.seen));
             let (count, over) = fate.of(now);
             counted.extend(count);

@@ -78,9 +78,7 @@ where
     T: Read + Write + Send + Unpin + 'static,
 {
     let connections = &limiter.stack.connections;
-    let line = connections.update_now(|connections, now| {
-        connections.admit(Line::Back, &crate::wait::Bounds::NONE, now)
-    });
+    let line = connections.update(|it| it.admit(Line::Back, None));
     LimitedIo::new(socket, ConnectionPermit::new(connections, line))
 }
 

@@ -1,12 +1,6 @@
 use std::{io, time::Duration};
 
-use http::{HeaderValue, StatusCode, header};
-use proptest::prelude::*;
-
-use tokio::time::Instant;
-
 use super::*;
-use crate::pause::Pause;
 
 fn read(error: &(dyn error::Error + 'static)) -> Outcome {
     of_error(error)
@@ -25,17 +19,6 @@ impl error::Error for Nested {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         Some(&self.0)
     }
-}
-
-/// Any header value, and values that look like a number or a date.
-fn hostile() -> impl Strategy<Value = HeaderValue> {
-    let bytes = prop_oneof![
-        prop::collection::vec(any::<u8>(), 0..40),
-        "[-+0-9.eE,;= ]{0,40}".prop_map(String::into_bytes),
-        any::<f64>().prop_map(|number| number.to_string().into_bytes()),
-    ];
-    let sent = |bytes: Vec<u8>| HeaderValue::from_bytes(&bytes).ok();
-    bytes.prop_filter_map("it cannot be sent", sent)
 }
 
 /// A limit around another one, which did not let the request through.
@@ -86,27 +69,4 @@ async fn read_error_of_an_open_connection_is_lost() {
     let source = error::Error::source(&error).expect("a source");
     assert!(source.is::<io::Error>(), "{source:?}");
     assert_eq!(read(&error), Outcome::Lost);
-}
-
-proptest! {
-    /// A 429 pauses for a second to a minute, whatever its headers are, and announces a year at
-    /// most.
-    #[test]
-    fn any_retry_after_pauses_for_one_to_sixty_seconds(
-        waits in prop::collection::vec(hostile(), 0..3),
-    ) {
-        let mut response = Response::new(());
-        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-        for wait in waits {
-            response.headers_mut().append(header::RETRY_AFTER, wait);
-        }
-        let Outcome::QuotaExceeded(hint) = Outcome::of_response(&response) else {
-            panic!("a 429");
-        };
-        let (pause, now) = (Pause::default(), Instant::now());
-        pause.begin(hint, now);
-        let last = pause.last().expect("a pause begins");
-        prop_assert!((1..=60).contains(&(last.until() - now).as_secs()));
-        prop_assert!(last.ends() - now <= Duration::from_secs(366 * 86_400));
-    }
 }

@@ -12,7 +12,7 @@ fn bucket(burst: Burst) -> Bucket {
 }
 
 fn open(bucket: &Bucket, now: Tick) -> bool {
-    bucket.opens_at(now) <= now
+    bucket.opens_at(now, 0) <= now
 }
 
 /// Grants as many as may go at `now`.
@@ -50,10 +50,10 @@ fn without_a_burst_there_is_one_request_at_a_time() {
     let now = START;
     let mut bucket = bucket(Burst::Of(0));
     bucket.grant(now);
-    assert_eq!(bucket.opens_at(now), Tick::NEVER);
+    assert_eq!(bucket.opens_at(now, 0), Tick::NEVER);
     let proof = now + Duration::from_millis(300);
     bucket.prove(proof, now);
-    assert_eq!(bucket.opens_at(now), proof + SPACING + TICK);
+    assert_eq!(bucket.opens_at(now, 0), proof + SPACING + TICK);
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn a_burst_is_never_more_than_the_quota() {
 #[test]
 fn a_bucket_of_unknown_level_holds_the_whole_quota() {
     let fifty = Quota::per_second(NonZeroU32::new(50).expect("50 is not zero"));
-    let bucket = Bucket::filled(fifty, Burst::Of(10), START, 0);
+    let bucket = Bucket::filled(fifty, Burst::Of(10), START);
     assert_eq!(bucket.held(START), (1, 50));
-    assert_eq!(bucket.opens_at(START), START + SPACING * 40);
+    assert_eq!(bucket.opens_at(START, 0), START + SPACING * 40);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn bucket_level_survives_a_change_of_quota() {
     assert_eq!(bucket.held(START), (1, 10));
     // Ten have fallen and six must drain, at ten a second.
     let drained = START + Duration::from_micros(100_200) * 6;
-    assert_eq!(bucket.opens_at(START), drained);
+    assert_eq!(bucket.opens_at(START, 0), drained);
 }
 
 #[test]
@@ -106,12 +106,12 @@ fn response_is_evidence_for_grants_older_than_the_margin() {
     assert_eq!(fill(&mut bucket, START + margin), 0);
     assert_eq!(fill(&mut bucket, START + margin + SPACING * 5), 5);
     // The proofs of what has fallen change nothing.
-    let opens = bucket.opens_at(START + margin * 2);
+    let opens = bucket.opens_at(START + margin * 2, 0);
     for _ in 0..8 {
         bucket.prove(START + margin * 2, START);
     }
-    assert_eq!(bucket.opens_at(START + margin * 2), opens);
-    assert_eq!((bucket.unproven, bucket.unseen.len()), (6, 6));
+    assert_eq!(bucket.opens_at(START + margin * 2, 0), opens);
+    assert_eq!(bucket.unseen.len(), 6);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn eleven_requests_without_response_are_sent_in_three_seconds() {
             assert_eq!(fill(&mut bucket, now), 10);
             let mut probes = 0;
             for _ in 0..300 {
-                let due = bucket.opens_at(now);
+                let due = bucket.opens_at(now, 0);
                 assert!(due > now, "a due time lies in the future");
                 now = now + Duration::from_millis(10);
                 probes += fill(&mut bucket, now);
@@ -205,5 +205,4 @@ fn requests_with_evidence_hold_no_places_of_an_automatic_burst() {
     // All ten have fallen, and none has drained.
     assert_eq!(bucket.held(quick), (1, 10));
     assert_eq!(bucket.held(quick + SPACING * 10), (0, 0));
-    assert_eq!(bucket.unproven, 9);
 }

@@ -87,15 +87,6 @@ impl Rule {
 }
 
 #[test]
-fn a_lower_limit_holds_from_the_next_grant_on() {
-    let mut window = two_a_second();
-    window.grant();
-    assert_eq!(window.opens_at(), Tick::ZERO);
-    window.limit_to(Quota::per_second(NonZeroU32::MIN));
-    assert_eq!(window.opens_at(), Tick::NEVER);
-}
-
-#[test]
 fn old_proofs_are_dropped_before_the_window_grows() {
     for apart in [HOLD, HOLD * 10] {
         let mut window = two_a_second();
@@ -106,38 +97,8 @@ fn old_proofs_are_dropped_before_the_window_grows() {
             assert!(window.opens_at() <= now);
         }
         assert!(window.runs.capacity() <= 8, "{}", window.runs.capacity());
-        assert_eq!(window.proven, 10_000);
+        assert_eq!(window.before(window.runs.len()), 10_000);
     }
-}
-
-#[test]
-fn proofs_of_a_large_quota_share_the_steps_of_its_interval() {
-    let thousand = NonZeroU32::new(1_000).expect("1,000 is not zero");
-    let mut window = Window::new(Quota::per_second(thousand));
-    for n in 0..1_000 {
-        window.grant();
-        window.prove(START + ms(n));
-    }
-    let runs = u64::try_from(window.runs.len()).expect("few");
-    assert!(runs <= STEPS + 1, "{runs}");
-    let last = window.runs.last().map(|run| run.at);
-    assert!(last.is_some_and(|at| at >= START + ms(999)), "{last:?}");
-}
-
-#[test]
-fn request_after_a_burst_waits_for_the_weighted_old_window() {
-    let mut rule = Rule::new(50);
-    for _ in 0..50 {
-        rule.grant();
-        rule.prove(START);
-    }
-    // Nothing weighs more than the proof window until it opens.
-    assert_eq!(rule.opens_at(START), Some(START + HOLD));
-    // A window that began just before a period after the burst holds all fifty of it; it weighs
-    // 49 a fiftieth of a period later.
-    let expected = START + HOLD + HOLD / 50;
-    assert_eq!(rule.opens_at(START + HOLD), Some(expected));
-    assert!(rule.opens_at(expected).is_some_and(|at| at <= expected));
 }
 
 #[test]
@@ -177,6 +138,10 @@ fn rounded_proofs_of_a_large_window_fit_every_alignment() {
     }
     let rate = 20_000.0 / now.since(START) as f64 * 1e9;
     assert!(rate > 1_940.0, "{rate}");
+    assert!(
+        rule.window.runs.len() < 1_000,
+        "two holds and the growth of the buffer"
+    );
     // The last of them fits every alignment as exactly as in a small window.
     rule.granted -= 1;
     rule.proofs.pop();

@@ -1,13 +1,16 @@
 //! The hand-over of the queue under every interleaving of two threads, with loom's lock.
 
-use std::{future::poll_fn, task::Poll};
+use std::{
+    future::poll_fn,
+    task::{Context, Poll, Waker},
+};
 
 use loom::{future::block_on, sync::Arc, thread};
 use tokio::time::Instant;
 
 use crate::{
-    error::WaitCause,
-    wait::{Bounds, Deadline, Denial, Limit, Line, Opens, queue},
+    error::{Kind, WaitCause},
+    wait::{Deadline, Limit, Line, queue},
 };
 
 mod sync {
@@ -16,20 +19,9 @@ mod sync {
 
 /// There is no timer, because each limit here opens by events alone.
 mod timer {
-    use std::ops::ControlFlow;
+    use super::{Arc, Limit, shared::Shared};
 
-    use tokio::{sync::Notify, time::Instant};
-
-    use super::Arc;
-
-    #[expect(dead_code, reason = "there is no task")]
-    pub(super) trait Timed {
-        fn begin_timer(&self) -> Option<Arc<Notify>>;
-        fn tick(&self) -> ControlFlow<(), Option<Instant>>;
-        fn end_timer(&self);
-    }
-
-    pub(super) fn spawn<T: Timed>(_: &Arc<T>) {}
+    pub(super) fn spawn<L: Limit>(_: &Arc<Shared<L>>) {}
 }
 
 /// A clock that passes a whole turn with each reading, so that each turn is lost at once: the
@@ -66,19 +58,12 @@ struct Room(usize);
 impl Limit for Room {
     type Granted = ();
 
-    fn opens(&mut self, _line: Line, _now: Instant) -> Opens {
-        match self.0 {
-            0 => Opens::OnReturn,
-            _ => Opens::Now,
-        }
+    fn opens(&mut self, _line: Line, now: Instant) -> (Option<Instant>, WaitCause) {
+        ((self.0 > 0).then_some(now), WaitCause::InFlight)
     }
 
-    fn admit(&mut self, _line: Line, _terms: &Bounds, _now: Instant) {
+    fn admit(&mut self, _line: Line, _: Option<&Deadline>) {
         self.0 -= 1;
-    }
-
-    fn cause(&mut self, _line: Line, _now: Instant) -> WaitCause {
-        WaitCause::InFlight
     }
 }
 
@@ -93,7 +78,7 @@ fn pass(shared: &Arc<Shared<Room>>) {
 
 fn pass_by(shared: &Shared<Room>, mut waiter: Waiter<Room>) {
     let passed = block_on(poll_fn(|cx| {
-        waiter.poll_pass(cx, clock::now(), &Bounds::NONE)
+        waiter.poll_pass(cx, clock::now(), None, usize::MAX, true)
     }));
     passed.expect("any number may wait");
     give_back(shared);
@@ -103,7 +88,7 @@ fn pass_by(shared: &Shared<Room>, mut waiter: Waiter<Room>) {
 fn pass_or_leave(shared: &Arc<Shared<Room>>, polls: usize) {
     let (mut waiter, mut left) = (waiter(shared), polls);
     let passed = block_on(poll_fn(|cx| {
-        let polled = waiter.poll_pass(cx, clock::now(), &Bounds::NONE);
+        let polled = waiter.poll_pass(cx, clock::now(), None, usize::MAX, true);
         left -= 1;
         match polled {
             Poll::Ready(passed) => Poll::Ready(passed.is_ok()),
@@ -119,8 +104,10 @@ fn pass_or_leave(shared: &Arc<Shared<Room>>, polls: usize) {
 /// Skips a waiter once, then lets it wait.
 fn skip_and_pass(shared: &Arc<Shared<Room>>) {
     let mut waiter = waiter(shared);
+    let mut cx = Context::from_waker(Waker::noop());
     for _ in 0..2 {
-        waiter.skip(&Bounds::NONE).expect("any number may wait");
+        let skipped = waiter.poll_pass(&mut cx, clock::now(), None, usize::MAX, false);
+        assert!(skipped.is_pending(), "it is not ready");
     }
     pass_by(shared, waiter);
 }

@@ -26,11 +26,12 @@ proptest! {
         for fate in fates {
             loop {
                 for (at, event) in coming.happened(now) {
+                    let granted = bucket.unseen[0];
                     if event == Event::Proven {
-                        bucket.prove(at, START);
+                        bucket.prove(at, granted);
                         proofs.push(at);
                     } else {
-                        bucket.withdraw(START);
+                        bucket.withdraw(granted);
                     }
                 }
                 let unproven = u32::try_from(coming.len()).expect("few");
@@ -39,7 +40,7 @@ proptest! {
                     unproven <= burst && left <= SPACING * (burst - unproven)
                 };
                 let next = coming.next();
-                match bucket.opens_at(now) {
+                match bucket.opens_at(now, 0) {
                     Tick::NEVER => {
                         prop_assert!(!fits(now));
                         now = next.expect("someone is unproven");
