@@ -54,8 +54,8 @@ async fn fifty_members_make_one_request_for_each_renewal_and_each_revocation() {
     }
     world.sim.revoke_all();
     let mut calls = JoinSet::new();
-    for member in members[1..].iter().cloned() {
-        let world = world.clone();
+    for member in members.iter().skip(1) {
+        let (world, member) = (world.clone(), member.clone());
         calls.spawn(async move { [world.call(&member).await, world.call(&member).await] });
     }
     for answers in calls.join_all().await {

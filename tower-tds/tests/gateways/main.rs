@@ -213,6 +213,33 @@ const fn half(gateway: Kind, stays: u64, calls: u32) -> Visit {
     }
 }
 
+/// HAProxy refuses the whole address until at most 60 sockets are open, including idle ones. Each
+/// refused request closes its own socket. So the refused requests are as many as the stranger's
+/// sockets, plus the ten in flight at the first refusal, plus one or two while a closed socket is
+/// still counted.
+const HALF: usize = 30 + 10 + 2;
+
+async fn a_stranger_who_holds_half_costs_no_call() {
+    let Some(seen) = half(Kind::Haproxy, 12, 260).run().await else {
+        return;
+    };
+    assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
+    assert!((1..=HALF).contains(&seen.log.count(416)), "{seen}");
+}
+
+/// All 60 sockets are open, and ten tasks make a call each 400 ms.
+async fn visited_while_idle() -> Vec<Visited> {
+    let gateways = [Kind::Nginx { burst: 49 }, Kind::Haproxy];
+    let [one, two] = gateways.map(|gateway| visit((gateway, Comes::WhileIdle)).run());
+    let visited = tokio::join!(one, two);
+    let visited: Vec<_> = [visited.0, visited.1].into_iter().flatten().collect();
+    for seen in &visited {
+        assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
+        assert_eq!(seen.after.count(416), 0, "{seen}");
+    }
+    visited
+}
+
 async fn a_stranger_at_idle_sockets_costs_few_volleys() {
     for seen in visited_while_idle().await {
         // The first volley was in flight when the stranger came: one call, or all ten on a machine that
