@@ -1,7 +1,6 @@
 use std::{
     fmt,
     future::Future,
-    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -52,8 +51,8 @@ enum State<S: Service<Request<R>>, R> {
 /// Call that was not sent yet.
 struct Waiting<S, R> {
     inner: S,
-    request: Request<R>,
-    stack: Arc<Stack>,
+    /// Taken out when it is sent, because a move of the whole call costs more.
+    unsent: Option<(Request<R>, Arc<Stack>)>,
     waiter: Waiter<Account>,
     /// Boxed, because most calls do not wait.
     wait: Option<Box<Wait>>,
@@ -79,8 +78,7 @@ impl<S: Service<Request<R>>, R> ResponseFuture<S, R> {
         Self {
             state: State::Waiting(Waiting {
                 inner,
-                request,
-                stack: Arc::clone(stack),
+                unsent: Some((request, Arc::clone(stack))),
                 waiter: Waiter::new(&stack.account, stack.line),
                 wait: None,
             }),
@@ -111,11 +109,10 @@ where
                     let deadline = call.deadline(now);
                     let ends = deadline.map(|deadline| deadline.at);
                     match call.poll(cx, now, deadline.as_ref()) {
-                        Poll::Ready(passed) => {
-                            if let State::Waiting(call) = mem::replace(&mut this.state, State::Done)
-                            {
-                                this.state = call.send(passed?, now, ends);
-                            }
+                        Poll::Ready(Ok(grant)) => this.state = call.send(grant, now, ends),
+                        Poll::Ready(Err(error)) => {
+                            this.state = State::Done;
+                            return Poll::Ready(Err(error));
                         }
                         Poll::Pending => {
                             let until = call.wait.as_ref().and_then(|wait| wait.obstacle?.1);
@@ -151,6 +148,10 @@ impl<S, R> Waiting<S, R> {
         S: Service<Request<R>>,
         S::Error: Into<BoxError>,
     {
+        // A call whose sending panicked has none left.
+        let Some((_, stack)) = &self.unsent else {
+            return Poll::Pending;
+        };
         let ends = deadline.map(|deadline| deadline.at);
         if ends.is_some_and(|ends| ends <= now) {
             let (cause, _) = match &self.wait {
@@ -160,7 +161,7 @@ impl<S, R> Waiting<S, R> {
             let waited = now.saturating_duration_since(self.since(now));
             return Poll::Ready(Err(Error::new(Kind::Deadline, cause, Some(waited))));
         }
-        let pause = self.stack.pause.at(now);
+        let pause = stack.pause.at(now);
         if let Some(pause) = pause
             && let Some(kind) = pause.rejects(ends, now)
         {
@@ -172,7 +173,7 @@ impl<S, R> Waiting<S, R> {
             Poll::Pending => Some((WaitCause::Readiness, None)),
             Poll::Ready(Ok(())) => pause.map(|pause| (WaitCause::Pause, Some(pause.until()))),
         };
-        let max_waiting = self.stack.max_waiting;
+        let max_waiting = stack.max_waiting;
         // Without readiness the call keeps its place while later calls pass.
         match self
             .waiter
@@ -200,14 +201,16 @@ impl<S, R> Waiting<S, R> {
 
     /// Sends the request, in the same poll in which its permit was granted.
     #[inline]
-    fn send<B>(mut self, grant: Granted, now: Instant, deadline: Option<Instant>) -> State<S, R>
+    fn send<B>(&mut self, grant: Granted, now: Instant, deadline: Option<Instant>) -> State<S, R>
     where
         S: Service<Request<R>, Response = Response<B>, Error: Into<BoxError> + 'static>,
         S::Future: Send + 'static,
         B: Body<Data: Buf + Send, Error: Send> + Send + 'static,
     {
-        let mut permit = RequestPermit::new(self.stack, grant, now);
-        let mut request = self.request;
+        let Some((mut request, stack)) = self.unsent.take() else {
+            return State::Done;
+        };
+        let mut permit = RequestPermit::new(stack, grant, now);
         if grant.closes_socket {
             // Ends the connection with this response (RFC 9112, section 9.6).
             let close = HeaderValue::from_static("close");
@@ -223,7 +226,8 @@ impl<S, R> Waiting<S, R> {
     /// Returns the deadline, if there is one.
     #[inline]
     fn deadline(&self, now: Instant) -> Option<Deadline> {
-        let deadline = DeadlineAt::of(self.request.extensions())?;
+        let (request, _) = self.unsent.as_ref()?;
+        let deadline = DeadlineAt::of(request.extensions())?;
         let at = Instant::from_std(deadline.at);
         Some(Deadline {
             at,
