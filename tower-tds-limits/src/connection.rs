@@ -23,7 +23,7 @@ use crate::{
     error::{BoxError, Error, Kind},
     limiter::Limiter,
     sockets::ConnectionPermit,
-    wait::shared::Waiter,
+    wait::waiter::Waiter,
 };
 
 /// Puts [`ConnectionLimit`] around a connector.

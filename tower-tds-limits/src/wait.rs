@@ -2,7 +2,8 @@
 //! waiters that are not polled.
 //!
 //! ```text
-//! shared.rs   the limit and its queue, under one lock, and a waiter
+//! shared.rs   the limit and its queue, under one lock
+//! waiter.rs   one waiter, which passes or keeps its place
 //! queue.rs    the order of the waiters and whose turn it is: arithmetic on `now`
 //! timer.rs    the task that wakes the next waiter when the limit opens by time alone
 //! ```
@@ -10,6 +11,7 @@
 mod queue;
 pub(crate) mod shared;
 mod timer;
+pub(crate) mod waiter;
 
 use std::{sync, time::Duration};
 

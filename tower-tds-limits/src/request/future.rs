@@ -27,7 +27,7 @@ use crate::{
     clock::{self, poll_timer},
     error::{BoxError, Error, Kind, WaitCause},
     limiter::Stack,
-    wait::{Deadline, shared::Waiter},
+    wait::{Deadline, waiter::Waiter},
 };
 
 /// Response future of [`RequestLimit`](crate::RequestLimit).

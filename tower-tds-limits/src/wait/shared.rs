@@ -1,18 +1,11 @@
-use std::{
-    fmt, mem,
-    ops::ControlFlow,
-    sync::PoisonError,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{fmt, mem, ops::ControlFlow, sync::PoisonError, task::Waker, time::Duration};
 
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    Deadline, Kind, Limit, Line, WaitCause, clock,
+    Deadline, Limit, Line, clock,
     queue::{Place, Queue},
     sync::{Arc, Mutex, MutexGuard},
-    timer,
 };
 
 /// Limit, and the queue in front of it, under one lock.
@@ -28,15 +21,7 @@ pub(super) struct State<L> {
     pub(super) limit: L,
     pub(super) queue: Queue,
     /// Whether the timer's task runs.
-    has_timer: bool,
-}
-
-/// One waiter of a limit. Dropping it gives up its place.
-#[derive(Debug)]
-pub(crate) struct Waiter<L: Limit> {
-    shared: Arc<Shared<L>>,
-    line: Line,
-    place: Option<Place>,
+    pub(super) has_timer: bool,
 }
 
 // === impl Shared ===
@@ -152,96 +137,12 @@ impl<L> fmt::Debug for Shared<L> {
     }
 }
 
-// === impl Waiter ===
-
-impl<L: Limit> Waiter<L> {
-    #[inline]
-    pub(crate) fn new(shared: &Arc<Shared<L>>, line: Line) -> Self {
-        Self {
-            shared: Arc::clone(shared),
-            line,
-            place: None,
-        }
-    }
-
-    /// Returns the cause of the wait, and the time until the limit opens.
-    pub(crate) fn wait(&self, now: Instant) -> (WaitCause, Option<Duration>) {
-        let (at, cause) = self.shared.lock().limit.opens(self.line, now);
-        (cause, at.map(|at| at.saturating_duration_since(now)))
-    }
-}
-
-impl<L: Limit + Send + 'static> Waiter<L> {
-    /// Passes if the limit is open, no other waiter is before this one, and its call `is_ready`; the limit
-    /// then counts one more. Otherwise takes or keeps its place. If it is ready it wants a turn; if
-    /// not, later waiters pass until it is polled again.
-    ///
-    /// # Errors
-    /// If this waiter has no place yet and too many others wait, or if its call has too little time at its
-    /// turn to be answered. After an error the waiter has no place.
-    #[inline]
-    pub(crate) fn poll_pass(
-        &mut self,
-        cx: &mut Context<'_>,
-        now: Instant,
-        deadline: Option<&Deadline>,
-        max_waiting: usize,
-        is_ready: bool,
-    ) -> Poll<Result<L::Granted, Kind>> {
-        let (shared, line) = (&self.shared, self.line);
-        let mut state = shared.lock();
-        let is_alone = is_ready && self.place.is_none() && state.queue.is_free();
-        if is_alone && state.limit.is_open(line, now) {
-            return Poll::Ready(Ok(state.limit.admit(line, deadline)));
-        }
-        let place = match self.place {
-            Some(place) => place,
-            None if state.queue.waiting() >= max_waiting => {
-                return Poll::Ready(Err(Kind::Rejected));
-            }
-            None => *self.place.insert(state.enter(line, deadline, now)),
-        };
-        if is_ready && state.queue.is_next(place) && state.limit.is_open(line, now) {
-            let passed = if state.is_late(line, deadline, now) {
-                Err(Kind::Hopeless)
-            } else {
-                Ok(state.limit.admit(line, deadline))
-            };
-            self.place = None;
-            let replaced = state.queue.pass(place);
-            shared.end_event(state, now, replaced);
-            return Poll::Ready(passed);
-        }
-        let replaced = if is_ready {
-            state.queue.want(place, cx.waker().clone())
-        } else {
-            state.queue.skip(place)
-        };
-        let wants_timer = is_ready && !state.has_timer;
-        shared.end_event(state, now, replaced);
-        if wants_timer {
-            timer::spawn(shared);
-        }
-        Poll::Pending
-    }
-}
-
-impl<L: Limit> Drop for Waiter<L> {
-    fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            let mut state = self.shared.lock();
-            let replaced = state.queue.leave(place);
-            self.shared.end_event(state, clock::now(), replaced);
-        }
-    }
-}
-
 // === impl State ===
 
 impl<L: Limit> State<L> {
     /// Takes a place in the queue for a call that arrives now. The call that must start first is first; one
     /// without a deadline is ordered as if it had a minute, so that nothing starves.
-    fn enter(&mut self, line: Line, deadline: Option<&Deadline>, now: Instant) -> Place {
+    pub(super) fn enter(&mut self, line: Line, deadline: Option<&Deadline>, now: Instant) -> Place {
         let minute = now + MINUTE;
         let start = deadline.map_or(minute, |deadline| {
             let usual = self.limit.usual(line, deadline);
@@ -252,7 +153,7 @@ impl<L: Limit> State<L> {
 
     /// Whether a call at its turn has too little time to be answered. One that comes while no other waits
     /// is sent nevertheless, because only an answer shows that the service is quick again.
-    fn is_late(&self, line: Line, deadline: Option<&Deadline>, now: Instant) -> bool {
+    pub(super) fn is_late(&self, line: Line, deadline: Option<&Deadline>, now: Instant) -> bool {
         deadline.is_some_and(|deadline| {
             let usual = self.limit.usual(line, deadline);
             deadline.at.saturating_duration_since(now) < usual

@@ -10,10 +10,7 @@ use std::{
 use tokio::time::sleep;
 use tokio_test::{assert_pending, assert_ready_ok, task};
 
-use super::{
-    shared::{Shared, Waiter},
-    *,
-};
+use super::{shared::Shared, waiter::Waiter, *};
 
 /// Lets `free` pass, and one more at each instant in `at`.
 #[derive(Default)]
