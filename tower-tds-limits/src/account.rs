@@ -13,14 +13,14 @@ use tokio::time::Instant;
 use tower_tds_outcome::Outcome;
 
 use self::{
-    reactions::{Pace, Reactions, data_sockets, is_within},
+    reactions::{Reactions, data_sockets, is_within},
     times::{Times, octave},
 };
 use crate::{
     clock::{self, Epoch, Tick, nanos},
     error::WaitCause,
     limits::{Limits, Proof, Quota, Share},
-    rule::QuotaRules,
+    rule::{Pace, QuotaRules},
     wait::{Deadline, Limit, Line},
 };
 

@@ -8,9 +8,9 @@
 mod bucket;
 mod window;
 
+pub(crate) use self::bucket::Pace;
 use self::{bucket::Bucket, window::Window};
 use crate::{
-    account::reactions::Pace,
     clock::Tick,
     limits::{Burst, Quota, Rules},
 };

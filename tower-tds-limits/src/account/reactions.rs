@@ -15,6 +15,7 @@ use tower_tds_outcome::Outcome;
 use crate::{
     clock::{Tick, nanos},
     limits::Quota,
+    rule::Pace,
 };
 
 /// Whether the service answered the request within its limits. After a gateway's 504 that is unknown, because the service
@@ -58,15 +59,6 @@ struct Lowered {
     at: Tick,
     /// Time of the last refusal.
     refused: Tick,
-}
-
-/// Even spacing of requests, after a 423.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pace {
-    /// Least time between two grants.
-    pub(crate) gap: u64,
-    /// Requests without evidence that they were counted.
-    pub(crate) at_once: u32,
 }
 
 // === impl Reactions ===

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use crate::{
-    account::reactions::Pace,
     clock::{Tick, nanos},
     limits::{Burst, Quota},
 };
@@ -44,6 +43,15 @@ pub(crate) struct Bucket {
     unseen: VecDeque<Tick>,
     /// Shortest response time of late, which each response forgets by a [part](FORGETS).
     shortest: u64,
+}
+
+/// Even spacing of requests, after a 423.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// Least time between two grants.
+    pub(crate) gap: u64,
+    /// Requests without evidence that they were counted.
+    pub(crate) at_once: u32,
 }
 
 // === impl Bucket ===
