@@ -73,7 +73,7 @@ pub struct RequestLimitLayer {
 ///
 /// Under overload the deadline also decides which calls are sent, so that what is sent is answered.
 /// The limiter measures how long calls usually take, from their permit to their head, or to the end of
-/// their body if you declare that the deadline [includes it](tower_tds_outcome::DeadlineAt::with_body).
+/// their body if you declare that the deadline [includes it](tower_tds_outcome::DeadlineAt::covers_body).
 /// Calls come in the order in which they must start: at the deadline less the usual time. If too little
 /// time is left at its turn, a call is [rejected](Error::is_rejected), which is a
 /// [deadline error](Error::is_deadline). Under long deadlines it learns that late, so set
