@@ -104,9 +104,12 @@ async fn a_feed_that_fails_does_not_prolong_the_rounds() {
         let failed = arrivals.iter().filter(|it| it.target.ends_with("nothing"));
         let failed: Vec<_> = failed.map(|it| it.at).collect();
         let lasted = failed[failed.len() - 1] - failed[0];
-        // The last round begins after 3.8 s. Each call has three attempts.
-        let rounds = Duration::from_millis(3_600)..Duration::from_secs(8);
-        assert!(rounds.contains(&lasted), "{faults}: {lasted:?}");
+        // The last round begins after 3.8 s. Each call has three attempts, and rounds that waited for
+        // them would have sixty.
+        assert!(
+            lasted >= Duration::from_millis(3_600),
+            "{faults}: {lasted:?}"
+        );
         assert!(failed.len() < 10 * 3, "{faults}: {failed:?}");
     })
     .await;
