@@ -10,7 +10,7 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 use tds_sim::Config;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tower_tds::{Builder, Client, Kind, Limits, layers::token::TokenEndpoint};
 
 use crate::client::{
@@ -118,6 +118,22 @@ async fn client_works_through_a_proxy_with_a_root_certificate() {
     // The token's tunnel is closed, and its permit is back a second later. The other one counts.
     until(|| client.limiter().snapshot().connections <= 1).await;
     assert_eq!(client.limiter().snapshot().connections, 1);
+}
+
+#[tokio::test]
+async fn call_without_a_connection_is_unsent_after_deadline_or_cancel() {
+    // The tunnel for the token is quick. The tunnels for data are slow.
+    let slow = |n| if n == 1 { 0 } else { 600 };
+    let (server, proxy, client) = behind_a_proxy(slow, &[]).await;
+    let request = Request::post(PATH).body("once").expect("a request");
+    let late = client.request(request).deadline(Duration::from_millis(100));
+    let error = late.await.expect_err("no tunnel");
+    assert_eq!(error.kind(), Kind::Timeout);
+    let gone = timeout(Duration::from_millis(100), client.get(PATH));
+    gone.await.expect_err("no tunnel");
+    until(|| proxy.calls().len() == 3).await;
+    sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(server.ledger().summary().data_calls, 0);
 }
 
 #[tokio::test]
