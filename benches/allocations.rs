@@ -37,7 +37,7 @@ type Body = Full<Bytes>;
 const CALLS: u64 = 100;
 
 /// The future of a call through a retry layer, which callers move as one pointer.
-const FUTURE: u64 = 1;
+const FUTURE: u64 = 2;
 
 /// Allocation of Retry for the copy of the request's head: a list of its headers.
 const COPY: u64 = 1;

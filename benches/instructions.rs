@@ -1,15 +1,14 @@
 //! Makes the same call many times, for a tool that counts instructions.
 //!
 //! ```text
-//! cargo build --release -p tds-benches --example instructions
-//! for n in 0 100000; do for s in bare body limit-body static token bare-cloned static-cloned token-cloned limit limit-window fed full waits-60 waits-6000 classify redact retry retry-bare whole whole-without-spans; do
-//!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/instructions $s $n
+//! cargo build --release -p tds-benches --bin instructions
+//! for n in 0 100000; do for s in bare body limit-body static token bare-cloned static-cloned token-cloned limit limit-window waits-60 waits-6000 classify redact retry retry-bare whole whole-without-spans; do
+//!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/instructions $s $n
 //! done; done
 //! ```
 //!
 //! The instructions of a call are the difference of two runs, divided by the difference of their
-//! calls. A figure is that number less that of `bare`. `full` is a full window of 50, compared with
-//! `fed`, the bare service under the same clock. The services that are cloned for each call, as
+//! calls. A figure is that number less that of `bare`. The services that are cloned for each call, as
 //! callers of `oneshot` do, are compared with `bare-cloned`. `retry-bare` is Retry without a
 //! deadline, so without an extension of the request. `waits-60` is one poll of a connect that waits
 //! while 60 sockets are open. The requests have headers and room for more, so no layer pays for the
@@ -45,7 +44,7 @@ use hyper_util::rt::TokioIo;
 use tds_benches::{Cloned, Echo, call, token, whole};
 use tokio::{
     runtime::{Builder, Runtime},
-    time::{Instant, advance},
+    time::Instant,
 };
 use tower::{ServiceExt, service_fn};
 use tower_http::auth::AddAuthorizationLayer;
@@ -84,8 +83,6 @@ fn main() {
         "limit-window" => run(window().layer(Echo::new()), count),
         "body" => bodies(Pends, count),
         "limit-body" => bodies(limit().layer(Pends), count),
-        "fed" => fed(Echo::new(), count),
-        "full" => fed(full().layer(Echo::new()), count),
         "waits-60" => waits(60, count),
         "waits-6000" => waits(6_000, count),
         "classify" => run(ClassifyLayer::new().layer(Echo::new()), count),
@@ -140,13 +137,9 @@ fn wide() -> Limits {
     Limits::new(wide.expect("a millisecond is an interval"))
 }
 
-fn full() -> RequestLimitLayer {
-    RequestLimitLayer::new(Limiter::new(Limits::default()))
-}
-
-fn paused() -> Runtime {
+fn timed() -> Runtime {
     let mut runtime = Builder::new_current_thread();
-    let runtime = runtime.enable_time().start_paused(true).build();
+    let runtime = runtime.enable_time().build();
     runtime.expect("a runtime")
 }
 
@@ -158,7 +151,7 @@ fn waits(sockets: u32, count: u64) {
     let empty = |_: Uri| ready(io::Result::Ok(TokioIo::new(tokio::io::empty())));
     let connector = ConnectionLimitLayer::new(limiter).layer(service_fn(empty));
     let connect = || connector.clone().oneshot(Uri::from_static("http://a"));
-    paused().block_on(async {
+    timed().block_on(async {
         let mut open = Vec::new();
         for _ in 0..sockets {
             open.push(connect().await.expect("there is room"));
@@ -167,20 +160,6 @@ fn waits(sockets: u32, count: u64) {
         for _ in 0..count {
             let mut cx = Context::from_waker(Waker::noop());
             assert!(black_box(waiting.as_mut().poll(&mut cx)).is_pending());
-        }
-    });
-}
-
-/// Makes calls under a clock that moves by 20.5 ms for each call, so that a window of 50 is always
-/// full.
-fn fed<S>(mut service: S, count: u64)
-where
-    S: Service<Request<Full<Bytes>>>,
-{
-    paused().block_on(async {
-        for _ in 0..count {
-            advance(Duration::from_micros(20_500)).await;
-            black_box(call(&mut service, black_box(token::request())));
         }
     });
 }
