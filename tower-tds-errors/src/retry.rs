@@ -356,7 +356,7 @@ where
         // Without a subscriber a span costs a tenth of a call.
         let span = (!record.span.is_disabled()).then(|| record.span.clone());
         let (service, settings) = (self.inner.clone(), Arc::clone(settings));
-        let mut call = RetriedCall::new(service, settings, began, record, request);
+        let mut call = Box::new(RetriedCall::new(service, settings, began, record, request));
         let recorded = async move {
             let ended = call.run().await;
             call.record.end(ended.as_ref());

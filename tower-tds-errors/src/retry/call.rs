@@ -91,8 +91,8 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
                     let error = Some(Error::from(error.into()));
                     return Err(self.give_up(GiveUp::NotReady, error));
                 }
-                Some(Ok(())) if !self.is_over() => {}
-                // Nothing is sent after the deadline.
+                // Nothing is sent after the deadline: the service that keeps it sees to that itself.
+                Some(Ok(())) if self.settings.policy.is_kept_below || !self.is_over() => {}
                 Some(Ok(())) | None => {
                     return Err(self.late("the service below to be ready", Sent::Never));
                 }
