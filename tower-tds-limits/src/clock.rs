@@ -22,8 +22,8 @@ pub(crate) fn poll_timer(
     let Some(ends) = ends.into_iter().flatten().min() else {
         return Poll::Pending;
     };
-    // The clock decides, because the timer of a layer above may fire before this one.
-    if ends <= now() {
+    // At later polls the clock decides, because the timer of a layer above may fire before this one.
+    if timer.is_some() && ends <= now() {
         return Poll::Ready(());
     }
     let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(ends)));
