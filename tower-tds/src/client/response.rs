@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
-use http::{Extensions, HeaderMap, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tower_tds_errors::{Error, Kind, Sent};
@@ -143,19 +143,6 @@ impl Response {
         self.0.headers()
     }
 
-    /// Returns the extensions, for example the [number of the
-    /// attempt](crate::layers::errors::Attempt).
-    #[must_use]
-    pub fn extensions(&self) -> &Extensions {
-        self.0.extensions()
-    }
-
-    /// Returns the unread body.
-    #[must_use]
-    pub fn body(&self) -> &ResponseBody {
-        self.0.body()
-    }
-
     /// Returns the number of bytes that are left of the body, if the server announced its length.
     ///
     /// Returns `None` for a compressed body that the client decodes.
@@ -164,7 +151,8 @@ impl Response {
         self.0.body().size_hint().exact()
     }
 
-    /// Converts this into a response of the `http` crate.
+    /// Converts this into a response of the `http` crate, for example for a proxy, for its extensions such as the
+    /// [number of the attempt](crate::layers::errors::Attempt), or for a reader of bodies.
     #[must_use]
     pub fn into_http(self) -> http::Response<ResponseBody> {
         self.0
