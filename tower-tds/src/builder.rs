@@ -441,8 +441,6 @@ impl Builder {
 
         let mut passwords = Vec::new();
         let data = self.limits.limiter();
-        let first = data.first_in_line();
-        let longest_turn = longest_turn(data.limits());
         let clients = match self.clients {
             Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(data, host),
             Some(_) => {
@@ -469,8 +467,8 @@ impl Builder {
         };
         // One gateway may count data and token requests together. Token requests are first in the
         // queue, because a waiting call may need the token.
-        let limit = RequestLimitLayer::new(first).answer_timeout(TOKEN_ANSWER);
-        let longest = longest_turn.saturating_add(TOKEN_ANSWER);
+        let limit = RequestLimitLayer::new(data.first_in_line()).answer_timeout(TOKEN_ANSWER);
+        let longest = longest_turn(data.limits()).saturating_add(TOKEN_ANSWER);
         let token_http = ServiceBuilder::new()
             .map_request(move |mut request: Request<_>| {
                 // With its hand-over, a request that its source has given up is not sent later.

@@ -183,26 +183,18 @@ impl Status {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Snapshot {
-            waiting,
-            live,
-            connections,
-            most_connections,
-            connects_waiting,
-            in_flight,
-            ..
-        } = self.limits;
+        let limits = &self.limits;
         write!(f, "{} calls under way", self.calls)?;
         if self.is_closed {
             f.write_str(", shut down")?;
         }
         match self.waits_for() {
             Some(cause) if !self.token.is_ready() => write!(f, ", waiting for {cause}")?,
-            Some(cause) => write!(f, ", {waiting} waiting for {cause}")?,
+            Some(cause) => write!(f, ", {} waiting for {cause}", limits.waiting)?,
             None => {}
         }
-        if connects_waiting > 0 {
-            write!(f, ", {connects_waiting} waiting for a socket")?;
+        if limits.connects_waiting > 0 {
+            write!(f, ", {} waiting for a socket", limits.connects_waiting)?;
         }
         match self.token.life_left {
             Some(left) => write!(f, "; token good for {}", Rough(left))?,
@@ -211,13 +203,13 @@ impl fmt::Display for Status {
         if let Some(error) = &self.token.last_error {
             write!(f, ": {error}")?;
         }
-        let quota = self.quota;
-        write!(f, "; {live} of {quota} permits")?;
-        if in_flight > 0 {
+        write!(f, "; {} of {} permits", limits.live, self.quota)?;
+        if limits.in_flight > 0 {
             // Requests without a head, and bodies that were not read to their end.
-            write!(f, ", {in_flight} in flight")?;
+            write!(f, ", {} in flight", limits.in_flight)?;
         }
-        write!(f, ", {connections} of {most_connections} sockets")?;
+        let (open, most) = (limits.connections, limits.most_connections);
+        write!(f, ", {open} of {most} sockets")?;
         match &self.last_failure {
             Some((ago, line)) => write!(f, "; last failure {} ago: {line}", Rough(*ago)),
             None => Ok(()),
