@@ -145,3 +145,16 @@ async fn each_attempt_holds_a_permit_and_losers_return_theirs_like_cancelled_con
     assert_eq!(limiter.snapshot().connections, 1);
     drop(socket);
 }
+
+#[tokio::test]
+async fn address_in_the_uri_keeps_its_port_or_gets_that_of_its_scheme() {
+    for (uri, address) in [
+        ("http://[::1]:8080/x", "[::1]:8080"),
+        ("http://127.0.0.1", "127.0.0.1:80"),
+        ("https://127.0.0.1", "127.0.0.1:443"),
+    ] {
+        let found = look_up(&Uri::from_static(uri)).await;
+        let address: SocketAddr = address.parse().expect("an address");
+        assert_eq!(found.expect("it needs no lookup"), [address]);
+    }
+}
