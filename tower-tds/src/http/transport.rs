@@ -91,9 +91,8 @@ pub(crate) fn connector(
         Schemes::LoopbackHttp => tls.https_or_http(),
     };
     // With a proxy, the connection to the proxy counts.
-    let inner = Addresses {
-        inner: ConnectionLimitLayer::new(limiter).layer(tcp),
-    };
+    let inner = ConnectionLimitLayer::new(limiter).layer(tcp);
+    let inner = Addresses { inner };
     tls.enable_http1()
         .wrap_connector(Proxied { inner, proxies })
 }
