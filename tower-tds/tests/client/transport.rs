@@ -80,21 +80,6 @@ async fn child_builds_a_client_from_its_environment() {
     }
 }
 
-#[test]
-#[cfg_attr(
-    any(windows, target_vendor = "apple"),
-    ignore = "the platform has its own store there, whatever the variables name"
-)]
-fn missing_root_certificates_are_an_error() {
-    let no_pem = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-    for file in ["/nowhere/roots.pem", no_pem] {
-        let named = [("SSL_CERT_FILE", file)];
-        assert!(built_with("loopback", &named).contains("SAID it is built"));
-        let said = built_with("roots", &named);
-        assert!(said.contains("no root certificates"), "{said}");
-    }
-}
-
 /// A proxy that requires a password.
 async fn locked_proxy() -> Raw {
     Raw::saying(answer("407 Proxy Authentication Required", "")).await
