@@ -191,6 +191,9 @@ async fn proxy_that_is_none_or_is_not_there_is_named_with_its_setting() {
             assert!(error.contains(part), "{part}: {error}");
         }
         assert!(!error.contains("certificate"), "{error}");
+        // A connect that was refused, or whose host is unknown, counts no longer.
+        let open = client.limiter().snapshot().connections;
+        assert!(open == 0 || says == "no HTTP proxy", "{proxy}: {open}");
     }
     let said = built_with("proxies", &[("HTTPS_PROXY", &refuses)]);
     assert!(said.contains("HTTPS_PROXY"), "{said}");
