@@ -8,23 +8,23 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Uri, header, uri::Scheme};
+use http::{Uri, header, uri::Scheme};
 use hyper::rt::{Read, Write};
 use hyper_util::client::{legacy::connect::Connection, proxy::matcher::Intercept};
-use tokio::time::Instant;
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, Layer as _};
 use tower_oidc_cc::{
     ConfigError, Credentials, CredentialsProvider, Origin, TokenEndpoint, TokenSource,
     TokenSourceBuilder,
 };
 use tower_service::Service;
 use tower_tds_errors::RetryLayer;
-use tower_tds_limits::{DeadlineAt, Limits, RequestLimitLayer};
+use tower_tds_limits::{Limits, RequestLimitLayer};
 
 #[cfg(feature = "compression")]
 use crate::http::compression;
 use crate::{
     client::{
+        Client,
         base::Base,
         body::READ_TIMEOUT,
         request::{Deadline, ReplayBytes, RequestBody},
@@ -41,7 +41,7 @@ use crate::{
     stack::{ANSWER_TIMEOUT, TdsLayer},
 };
 
-/// Builds a [`Client`](crate::Client). [`Client::builder`](crate::Client::builder) takes the required settings.
+/// Builds a [`Client`]. [`Client::builder`] takes the required settings.
 ///
 /// # Examples
 /// ```
@@ -72,11 +72,11 @@ pub struct Builder {
     decode: fn(Http<RequestBody>) -> Http<RequestBody>,
     tls: Tls,
     proxies: Proxies,
-    connector: Option<MakeClients<RequestBody>>,
+    pub(crate) clients: Option<MakeClients<RequestBody>>,
     name: Option<Arc<str>>,
 }
 
-/// Where a [`Client`](crate::Client) gets its tokens. Text and [`TokenEndpoint`]s convert into it.
+/// Where a [`Client`] gets its tokens. Text and [`TokenEndpoint`]s convert into it.
 ///
 /// | you give | token requests go to |
 /// |---|---|
@@ -117,6 +117,33 @@ impl From<TokenEndpoint> for AuthServer {
     }
 }
 
+// === impl Client ===
+
+impl Client {
+    /// Creates a builder for the service at `base_url`, with tokens from `auth`.
+    ///
+    /// `auth` is the URL before `/auth/realms/ServiceConnect`, as text, or any
+    /// [`TokenEndpoint`](tower_oidc_cc::TokenEndpoint). `credentials` are fixed
+    /// [`Credentials`](tower_oidc_cc::Credentials), or a [`CredentialsProvider`] that reads them again for
+    /// each token request. Only the origin of `base_url` gets the token.
+    #[must_use]
+    pub fn builder(
+        auth: impl Into<AuthServer>,
+        base_url: &str,
+        credentials: impl Into<CredentialsProvider>,
+    ) -> Builder {
+        Builder::new(auth.into(), base_url, credentials.into())
+    }
+
+    /// Builds a client from the environment: see [`Builder::from_env`].
+    ///
+    /// # Errors
+    /// See [`Builder::from_env`] and [`Builder::build`].
+    pub fn from_env() -> Result<Self, BuildError> {
+        Builder::from_env()?.build()
+    }
+}
+
 // === impl Builder ===
 
 impl Builder {
@@ -136,7 +163,7 @@ impl Builder {
             decode: convert::identity,
             tls: Tls::default(),
             proxies: Proxies::default(),
-            connector: None,
+            clients: None,
             name: None,
         }
     }
@@ -153,24 +180,13 @@ impl Builder {
         let base_url = required("TDS_BASE_URL")?;
         let id = required("TDS_CLIENT_ID")?;
         let credentials = match (variable(SECRET)?, variable(SECRET_FILE)?) {
-            (Some(secret), None) => {
-                let unusable = "TDS_CLIENT_ID or TDS_CLIENT_SECRET is not usable";
-                let credentials = Credentials::new(id, secret);
-                credentials
-                    .map_err(|error| BuildError::because(unusable, error))?
-                    .into()
-            }
+            (Some(secret), None) => match Credentials::new(id, secret) {
+                Ok(credentials) => credentials.into(),
+                Err(error) => return Err(BuildError::because(UNUSABLE, error)),
+            },
             (None, Some(path)) => CredentialsProvider::file(id, path),
-            (Some(_), Some(_)) => {
-                return Err(BuildError::new(
-                    "TDS_CLIENT_SECRET and TDS_CLIENT_SECRET_FILE are both set: unset one of them",
-                ));
-            }
-            (None, None) => {
-                return Err(BuildError::new(
-                    "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) is not set",
-                ));
-            }
+            (Some(_), Some(_)) => return Err(BuildError::new(TWO_SECRETS)),
+            (None, None) => return Err(BuildError::new(NO_SECRET)),
         };
         Ok(Self::new((&auth_url).into(), &base_url, credentials))
     }
@@ -238,6 +254,20 @@ impl Builder {
 
     /// Bounds each wait for the next bytes of a body: 30 s by default. What your program does
     /// between two reads does not count.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn run(builder: tower_tds::Builder) {
+    /// use std::time::Duration;
+    /// use tower_tds::Deadline;
+    ///
+    /// // Downloads take as long as they need, unless nothing comes for two minutes.
+    /// let builder = builder
+    ///     .deadline(Deadline::head_only(Duration::from_secs(30)))
+    ///     .read_timeout(Duration::from_secs(120));
+    /// # drop(builder);
+    /// # }
+    /// ```
     #[must_use]
     pub const fn read_timeout(mut self, timeout: Duration) -> Self {
         self.read_timeout = timeout;
@@ -375,7 +405,7 @@ impl Builder {
             + 'static,
         C::Response: Read + Write + Connection + Send + Unpin + 'static,
     {
-        self.connector = Some(make_clients(connector));
+        self.clients = Some(make_clients(connector));
         self
     }
 
@@ -386,13 +416,19 @@ impl Builder {
         self
     }
 
-    /// Builds the parts of a client, and joins them.
-    pub(crate) fn sender(self) -> Result<Sender, BuildError> {
+    /// Builds the client. Nothing is sent, and no runtime is needed.
+    ///
+    /// # Errors
+    /// Returns an error if an address is not https (or allowed loopback http), if a certificate or
+    /// a proxy is not usable, if there are no root certificates, or if two settings exclude each
+    /// other.
+    pub fn build(self) -> Result<Client, BuildError> {
         let unusable = |error| BuildError::because("the base URL is not usable", error);
         let base_url = self.base_url.parse::<Uri>().map_err(|error| {
             BuildError::because("the base URL is not usable: give https://host", error)
         })?;
         let origin = self.origin(&base_url).map_err(unusable)?;
+        let host = Host::of(&base_url).map_err(unusable)?;
         if self.base_url.contains('#') {
             return Err(BuildError::new(
                 "the base URL has a fragment, which is not sent",
@@ -404,11 +440,7 @@ impl Builder {
 
         let mut passwords = Vec::new();
         let data = self.limits.limiter();
-        let first = data.first_in_line();
-        let longest_turn = longest_turn(data.limits());
-        let host = Host::of(&base_url)
-            .map_err(|error| BuildError::because("the base URL is not usable", error))?;
-        let clients = match self.connector {
+        let clients = match self.clients {
             Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(data, host),
             Some(_) => {
                 return Err(BuildError::new(
@@ -434,19 +466,9 @@ impl Builder {
         };
         // One gateway may count data and token requests together. Token requests are first in the
         // queue, because a waiting call may need the token.
-        let limit = RequestLimitLayer::new(first).answer_timeout(TOKEN_ANSWER);
-        let longest = longest_turn.saturating_add(TOKEN_ANSWER);
-        let token_http = ServiceBuilder::new()
-            .map_request(move |mut request: Request<_>| {
-                // With its hand-over, a request that its source has given up is not sent later.
-                if let Some(ends) = Instant::now().checked_add(longest) {
-                    let deadline = DeadlineAt::new(ends.into_std());
-                    request.extensions_mut().insert(deadline);
-                }
-                request
-            })
-            .layer(limit)
-            .service(clients.tokens);
+        let limit = RequestLimitLayer::new(data.first_in_line()).answer_timeout(TOKEN_ANSWER);
+        let longest = longest_turn(data.limits()).saturating_add(TOKEN_ANSWER);
+        let token_http = limit.layer(clients.tokens);
         let tokens = TokenSource::builder(endpoint, self.credentials)
             .header(header::USER_AGENT, USER_AGENT)
             .timeout(longest);
@@ -463,9 +485,9 @@ impl Builder {
         if let Some((bytes, time)) = self.error_bodies {
             layer = layer.error_bodies(bytes, time);
         }
-        Ok(Sender {
+        Ok(Client::new(Sender {
             stack: stack(&layer, (self.decode)(clients.data)),
-            pool: Some(clients.pool),
+            pool: clients.pool,
             name: self.name,
             base,
             deadline: self.deadline,
@@ -474,7 +496,7 @@ impl Builder {
             tokens,
             origin,
             limiter: layer.limiter().clone(),
-        })
+        }))
     }
 
     /// Returns the origin of an address, if the token may go there.
@@ -521,6 +543,13 @@ fn variable(name: &'static str) -> Result<Option<String>, BuildError> {
 const SECRET: &str = "TDS_CLIENT_SECRET";
 
 const SECRET_FILE: &str = "TDS_CLIENT_SECRET_FILE";
+
+const UNUSABLE: &str = "TDS_CLIENT_ID or TDS_CLIENT_SECRET is not usable";
+
+const TWO_SECRETS: &str =
+    "TDS_CLIENT_SECRET and TDS_CLIENT_SECRET_FILE are both set: unset one of them";
+
+const NO_SECRET: &str = "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) is not set";
 
 /// Much longer than a token endpoint needs (milliseconds), and much shorter than the default
 /// deadline of a call.

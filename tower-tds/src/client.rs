@@ -7,14 +7,9 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use futures_util::TryFutureExt as _;
 use http::{Request, Response};
-use http_body::Body;
-use http_body_util::BodyExt as _;
 use tokio::time::timeout;
-use tower::{BoxError, ServiceExt as _};
-use tower_oidc_cc::{CredentialsProvider, TokenSource};
+use tower_oidc_cc::TokenSource;
 use tower_service::Service;
 use tower_tds_errors::{CloneBody, Error, RetryLayer};
 use tower_tds_limits::Limiter;
@@ -27,13 +22,7 @@ use self::{
     sender::{ResponseFuture, Sender},
     status::Status,
 };
-use crate::{
-    builder::{AuthServer, Builder},
-    error::BuildError,
-    http::http1::{AnyBody, Http},
-    stack::TdsLayer,
-    testing::fake,
-};
+use crate::stack::TdsLayer;
 
 pub(crate) mod base;
 pub(crate) mod body;
@@ -85,86 +74,9 @@ pub struct Client {
 // === impl Client ===
 
 impl Client {
-    fn new(sender: Sender) -> Self {
+    pub(crate) fn new(sender: Sender) -> Self {
         let sender = Arc::new(sender);
         Self { sender }
-    }
-
-    /// Creates a builder for the service at `base_url`, with tokens from `auth`.
-    ///
-    /// `auth` is the URL before `/auth/realms/ServiceConnect`, as text, or any
-    /// [`TokenEndpoint`](tower_oidc_cc::TokenEndpoint). `credentials` are fixed
-    /// [`Credentials`](tower_oidc_cc::Credentials), or a [`CredentialsProvider`] that reads them again for
-    /// each token request. Only the origin of `base_url` gets the token.
-    #[must_use]
-    pub fn builder(
-        auth: impl Into<AuthServer>,
-        base_url: &str,
-        credentials: impl Into<CredentialsProvider>,
-    ) -> Builder {
-        Builder::new(auth.into(), base_url, credentials.into())
-    }
-
-    /// Builds a client from the environment: see [`Builder::from_env`].
-    ///
-    /// # Errors
-    /// See [`Builder::from_env`] and [`Builder::build`].
-    pub fn from_env() -> Result<Self, BuildError> {
-        Builder::from_env()?.build()
-    }
-
-    /// Creates a client over `service`, without sockets, for unit tests.
-    ///
-    /// `service` receives the requests with a fake token and the base URL `https://localhost`. Its
-    /// responses and errors are classified like those of the real service. Each call is one
-    /// attempt, without limits.
-    ///
-    /// # Examples
-    /// ```
-    /// use http::{Request, Response, StatusCode};
-    /// use http_body_util::Full;
-    /// use tower_tds::{Client, Kind, RequestBody};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let fake = tower::service_fn(async |request: Request<RequestBody>| {
-    ///     let mut response = Response::new(Full::<bytes::Bytes>::from("{}"));
-    ///     if request.uri().path() != "/v1/live/bus" {
-    ///         *response.status_mut() = StatusCode::NOT_FOUND;
-    ///     }
-    ///     Ok::<_, std::io::Error>(response)
-    /// });
-    /// let client = Client::from_service(fake);
-    /// assert_eq!(client.get("/v1/live/bus").await?.text().await?, "{}");
-    /// assert_eq!(client.get("/v1/none").await.unwrap_err().kind(), Kind::NotFound);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    #[expect(
-        clippy::expect_used,
-        clippy::missing_panics_doc,
-        reason = "its settings are constants"
-    )]
-    pub fn from_service<S, B>(service: S) -> Self
-    where
-        S: Service<
-                Request<RequestBody>,
-                Response = Response<B>,
-                Error: Into<BoxError>,
-                Future: Send + 'static,
-            > + Clone
-            + Send
-            + Sync
-            + 'static,
-        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + Sync + 'static,
-    {
-        let http = Http(Arc::new(move |request| {
-            let called = service.clone().oneshot(request).err_into();
-            let boxed = |body: B| AnyBody::new(body.map_err(Into::into));
-            Box::pin(called.map_ok(move |response| response.map(boxed)))
-        }));
-        Self::new(fake(http).expect("the addresses of a fake are valid"))
     }
 
     /// Creates a GET call. `target` is a path, which is appended to the base URL, or an absolute URI
@@ -231,9 +143,7 @@ impl Client {
             self.sender.tokens.idle().await;
         };
         let have_ended = timeout(within, ended).await.is_ok();
-        if let Some(pool) = &self.sender.pool {
-            pool.close();
-        }
+        self.sender.pool.close();
         have_ended
     }
 
@@ -261,8 +171,7 @@ impl Client {
     /// Returns the status: calls, limits, token, and the last failure.
     #[must_use]
     pub fn status(&self) -> Status {
-        let sender = &self.sender;
-        Status::new(&sender.name, &sender.calls, &sender.tokens, &sender.limiter)
+        Status::of(&self.sender)
     }
 
     /// Returns the token source. [`TokenSource::ready`] checks the credentials at start-up, without
@@ -300,19 +209,5 @@ impl fmt::Debug for Client {
         f.debug_struct("Client")
             .field("limiter", &self.sender.limiter)
             .finish_non_exhaustive()
-    }
-}
-
-// === impl Builder ===
-
-impl Builder {
-    /// Builds the client. Nothing is sent, and no runtime is needed.
-    ///
-    /// # Errors
-    /// Returns an error if an address is not https (or allowed loopback http), if a certificate or
-    /// a proxy is not usable, if there are no root certificates, or if two settings exclude each
-    /// other.
-    pub fn build(self) -> Result<Client, BuildError> {
-        Ok(Client::new(self.sender()?))
     }
 }

@@ -13,8 +13,8 @@ use crate::error::BuildError;
 /// Scheme and authority of the service, and the common prefix of its paths.
 #[derive(Debug, Clone)]
 pub(crate) struct Base {
-    scheme: Scheme,
-    authority: Authority,
+    scheme: Option<Scheme>,
+    authority: Option<Authority>,
     /// Path of the base URL, without a trailing slash.
     prefix: Bytes,
 }
@@ -22,15 +22,11 @@ pub(crate) struct Base {
 // === impl Base ===
 
 impl Base {
+    /// Takes a URL that has an origin.
     pub(crate) fn new(uri: Uri) -> Result<Self, BuildError> {
         let uri =
             ascii(uri).map_err(|error| BuildError::because("the base URL is not usable", error))?;
         let parts = uri.into_parts();
-        let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
-            return Err(BuildError::new(
-                "the base URL is not usable: give https://host",
-            ));
-        };
         let path = parts.path_and_query.as_ref();
         if path.is_some_and(|path| path.query().is_some()) {
             return Err(BuildError::new(
@@ -39,8 +35,8 @@ impl Base {
         }
         let prefix = path.map_or("", PathAndQuery::path).trim_end_matches('/');
         Ok(Self {
-            scheme,
-            authority,
+            scheme: parts.scheme,
+            authority: parts.authority,
             prefix: Bytes::copy_from_slice(prefix.as_bytes()),
         })
     }
@@ -64,8 +60,8 @@ impl Base {
             let whole = [&*self.prefix, path.as_str().as_bytes()].concat();
             PathAndQuery::from_maybe_shared(Bytes::from(whole)).map_err(invalid)?
         });
-        parts.scheme = Some(self.scheme.clone());
-        parts.authority = Some(self.authority.clone());
+        parts.scheme.clone_from(&self.scheme);
+        parts.authority.clone_from(&self.authority);
         Uri::from_parts(parts).map_err(invalid)
     }
 

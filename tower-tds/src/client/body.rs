@@ -34,6 +34,9 @@ use crate::http::http1::AnyBody;
 /// - [`Kind::Timeout`](crate::Kind::Timeout): the [deadline](crate::Deadline) of the call passed
 ///   before its end.
 /// - [`Kind::Malformed`](crate::Kind::Malformed): it is not in its declared coding.
+///
+/// The default is an empty body, which timeout layers above put into their own responses.
+#[derive(Default)]
 pub struct ResponseBody {
     /// `None` after its end.
     inner: Option<PermitBody<AnyBody>>,
@@ -48,7 +51,7 @@ pub struct ResponseBody {
 }
 
 /// Bounds of a body.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Bounds {
     /// Longest wait for the next bytes.
     pub(crate) idle: Duration,
@@ -69,10 +72,8 @@ impl ResponseBody {
             expected: body.size_hint().exact(),
             inner: Some(body),
             bounds,
-            timer: None,
-            is_waiting: false,
-            received: 0,
             request,
+            ..Self::default()
         })
     }
 
@@ -171,24 +172,6 @@ impl Body for ResponseBody {
         match &self.inner {
             Some(body) => body.size_hint(),
             None => SizeHint::with_exact(0),
-        }
-    }
-}
-
-/// An empty body, which timeout layers above put into their own responses.
-impl Default for ResponseBody {
-    fn default() -> Self {
-        Self {
-            inner: None,
-            bounds: Bounds {
-                idle: READ_TIMEOUT,
-                deadline: None,
-            },
-            timer: None,
-            is_waiting: false,
-            received: 0,
-            expected: Some(0),
-            request: None,
         }
     }
 }

@@ -39,8 +39,8 @@ use crate::{
 /// The parts that the clones of a client share.
 pub(crate) struct Sender {
     pub(crate) stack: Stack,
-    /// Idle connections, or `None` over a service in place of the network.
-    pub(crate) pool: Option<Arc<Pool<RequestBody>>>,
+    /// Idle connections.
+    pub(crate) pool: Arc<Pool<RequestBody>>,
     pub(crate) name: Option<Arc<str>>,
     pub(crate) base: Base,
     pub(crate) deadline: Option<Deadline>,

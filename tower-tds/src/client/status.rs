@@ -4,11 +4,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 #[cfg(feature = "metrics")]
 use metrics::{Label, counter, gauge};
-use tower_oidc_cc::{Health, TokenSource};
-use tower_tds_limits::{Limiter, Snapshot, WaitCause};
+use tower_oidc_cc::Health;
+use tower_tds_limits::{Snapshot, WaitCause};
 use tower_tds_outcome::Rough;
 
-use crate::client::sender::CallTracker;
+use crate::client::sender::Sender;
 
 /// The condition of a client: print it in a log, or serve it from your health endpoint.
 ///
@@ -41,38 +41,45 @@ pub struct Status {
     /// Age and error text of the last failure, if it was within the last ten minutes.
     ///
     /// Mistakes of the caller, such as a path that does not exist, do not count.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::io;
+    /// use tower_tds::{Client, RequestBody};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let broken = tower::service_fn(async |_: http::Request<RequestBody>| {
+    ///     Err::<http::Response<String>, _>(io::Error::other("no route to host"))
+    /// });
+    /// let client = Client::from_service(broken);
+    /// client.get("/v1/live/bus").await.unwrap_err();
+    /// let (ago, failure) = client.status().last_failure.unwrap();
+    /// assert!(ago.as_secs() < 60 && failure.contains("no route to host"));
+    /// # }
+    /// ```
     pub last_failure: Option<(Duration, String)>,
     /// Health of the token.
     pub token: Health,
     /// Snapshot of the limiter.
     pub limits: Snapshot,
     /// Permits of the first quota.
-    quota: u64,
-    in_flight: u32,
+    quota: u32,
 }
 
 // === impl Status ===
 
 impl Status {
-    pub(crate) fn new(
-        name: &Option<Arc<str>>,
-        calls: &CallTracker,
-        tokens: &TokenSource,
-        limiter: &Limiter,
-    ) -> Self {
-        let limits = limiter.limits();
+    pub(crate) fn of(sender: &Sender) -> Self {
+        let limits = sender.limiter.limits();
         Self {
-            name: name.clone(),
-            calls: calls.count(),
-            is_closed: calls.is_closed(),
-            last_failure: calls.last_failure(),
-            token: tokens.health(),
-            limits: limiter.snapshot(),
-            quota: limits
-                .quotas()
-                .first()
-                .map_or(0, |quota| quota.requests().get().into()),
-            in_flight: limits.most_in_flight().get(),
+            name: sender.name.clone(),
+            calls: sender.calls.count(),
+            is_closed: sender.calls.is_closed(),
+            last_failure: sender.calls.last_failure(),
+            token: sender.tokens.health(),
+            limits: sender.limiter.snapshot(),
+            quota: limits.quotas().first().map_or(0, |it| it.requests().get()),
         }
     }
 
@@ -130,25 +137,20 @@ impl Status {
                 .into_iter()
                 .collect::<Vec<_>>()
         };
-        let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "an f64 is exact up to 2^53, beyond any of these counts"
-        )]
-        let count = |n: u64| n as f64;
-        let size = |n: usize| count(u64::try_from(n).unwrap_or(u64::MAX));
-        gauge!("tds_calls_under_way", labels()).set(size(self.calls));
-        gauge!("tds_waiting", labels()).set(size(limits.waiting));
-        gauge!("tds_permits_live", labels()).set(count(limits.live));
-        gauge!("tds_permits_quota", labels()).set(count(self.quota));
-        gauge!("tds_in_flight", labels()).set(f64::from(limits.in_flight));
-        gauge!("tds_sockets", labels()).set(f64::from(limits.connections));
-        gauge!("tds_sockets_most", labels()).set(f64::from(limits.most_connections));
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let live = u32::try_from(limits.live).unwrap_or(u32::MAX);
+        gauge!("tds_calls_under_way", labels()).set(count(self.calls));
+        gauge!("tds_waiting", labels()).set(count(limits.waiting));
+        gauge!("tds_permits_live", labels()).set(live);
+        gauge!("tds_permits_quota", labels()).set(self.quota);
+        gauge!("tds_in_flight", labels()).set(limits.in_flight);
+        gauge!("tds_sockets", labels()).set(limits.connections);
+        gauge!("tds_sockets_most", labels()).set(limits.most_connections);
         counter!("tds_granted_total", labels()).absolute(limits.granted);
-        gauge!("tds_lowered_seconds", labels()).set(seconds(limits.lowered_for));
-        gauge!("tds_paused_seconds", labels()).set(seconds(limits.paused_for));
-        gauge!("tds_silent_seconds", labels()).set(seconds(limits.silent_for));
-        gauge!("tds_token_life_seconds", labels()).set(seconds(token.life_left));
+        gauge!("tds_lowered_seconds", labels()).set(limits.lowered_for.unwrap_or_default());
+        gauge!("tds_paused_seconds", labels()).set(limits.paused_for.unwrap_or_default());
+        gauge!("tds_silent_seconds", labels()).set(limits.silent_for.unwrap_or_default());
+        gauge!("tds_token_life_seconds", labels()).set(token.life_left.unwrap_or_default());
         counter!("tds_tokens_total", labels()).absolute(token.generation);
     }
 
@@ -170,43 +172,29 @@ impl Status {
                 Rough(wait)
             ));
         }
-        if limits.waiting == 0 {
-            return None;
-        }
-        let is_full = limits.in_flight >= self.in_flight;
-        let cause = limits.waits_for;
-        Some(match cause.or(is_full.then_some(WaitCause::InFlight)) {
-            Some(WaitCause::InFlight) => {
+        Some(match limits.waits_for? {
+            WaitCause::InFlight => {
                 "a place in flight: responses are slow, or bodies are not read".to_owned()
             }
-            Some(cause) => cause.to_string(),
-            None => "the HTTP client".to_owned(),
+            cause => cause.to_string(),
         })
     }
 }
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Snapshot {
-            waiting,
-            live,
-            connections,
-            most_connections,
-            connects_waiting,
-            in_flight,
-            ..
-        } = self.limits;
+        let limits = &self.limits;
         write!(f, "{} calls under way", self.calls)?;
         if self.is_closed {
             f.write_str(", shut down")?;
         }
         match self.waits_for() {
             Some(cause) if !self.token.is_ready() => write!(f, ", waiting for {cause}")?,
-            Some(cause) => write!(f, ", {waiting} waiting for {cause}")?,
+            Some(cause) => write!(f, ", {} waiting for {cause}", limits.waiting)?,
             None => {}
         }
-        if connects_waiting > 0 {
-            write!(f, ", {connects_waiting} waiting for a socket")?;
+        if limits.connects_waiting > 0 {
+            write!(f, ", {} waiting for a socket", limits.connects_waiting)?;
         }
         match self.token.life_left {
             Some(left) => write!(f, "; token good for {}", Rough(left))?,
@@ -215,13 +203,13 @@ impl fmt::Display for Status {
         if let Some(error) = &self.token.last_error {
             write!(f, ": {error}")?;
         }
-        let quota = self.quota;
-        write!(f, "; {live} of {quota} permits")?;
-        if in_flight > 0 {
+        write!(f, "; {} of {} permits", limits.live, self.quota)?;
+        if limits.in_flight > 0 {
             // Requests without a head, and bodies that were not read to their end.
-            write!(f, ", {in_flight} in flight")?;
+            write!(f, ", {} in flight", limits.in_flight)?;
         }
-        write!(f, ", {connections} of {most_connections} sockets")?;
+        let (open, most) = (limits.connections, limits.most_connections);
+        write!(f, ", {open} of {most} sockets")?;
         match &self.last_failure {
             Some((ago, line)) => write!(f, "; last failure {} ago: {line}", Rough(*ago)),
             None => Ok(()),

@@ -3,7 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     io, mem,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -20,10 +20,9 @@ use tower_tds_outcome::default_port;
 /// Races the addresses of a host. Each attempt is a call of its own to the inner connector, so that
 /// it takes a socket permit of its own.
 #[derive(Clone)]
-pub(crate) struct Addresses<C, R = GaiResolver> {
+pub(crate) struct Addresses<C> {
     /// Connects to one address.
-    inner: C,
-    resolver: R,
+    pub(crate) inner: C,
 }
 
 /// One address as a URI. If the host was not found, the inner connector returns the error: that
@@ -32,25 +31,9 @@ pub(crate) type Target = io::Result<Uri>;
 
 // === impl Addresses ===
 
-impl<C> Addresses<C> {
-    pub(crate) fn new(inner: C) -> Self {
-        Self::with_resolver(inner, GaiResolver::new())
-    }
-}
-
-impl<C, R> Addresses<C, R> {
-    pub(crate) fn with_resolver(inner: C, resolver: R) -> Self {
-        Self { inner, resolver }
-    }
-}
-
-impl<C, R> Service<Uri> for Addresses<C, R>
+impl<C> Service<Uri> for Addresses<C>
 where
     C: Service<Target, Response: Send, Error = BoxError, Future: Send> + Clone + Send + 'static,
-    R: Service<Name, Response: Iterator<Item = SocketAddr>, Error = io::Error, Future: Send>
-        + Clone
-        + Send
-        + 'static,
 {
     type Response = C::Response;
     type Error = BoxError;
@@ -64,10 +47,9 @@ where
         // The readied connector holds the permit of the first attempt.
         let others = self.inner.clone();
         let mut first = mem::replace(&mut self.inner, others.clone());
-        let resolver = self.resolver.clone();
         Box::pin(async move {
-            match look_up(resolver, &host).await {
-                Ok(addresses) => race(first, others, alternated(addresses)).await,
+            match look_up(&host).await {
+                Ok(addresses) => race(first, others, addresses).await,
                 Err(error) => first.call(Err(error)).await,
             }
         })
@@ -75,27 +57,18 @@ where
 }
 
 /// Returns the addresses of a host, with the port of the URI.
-async fn look_up<R>(resolver: R, uri: &Uri) -> io::Result<Vec<SocketAddr>>
-where
-    R: Service<Name, Response: Iterator<Item = SocketAddr>, Error = io::Error>,
-{
+async fn look_up(uri: &Uri) -> io::Result<Vec<SocketAddr>> {
     let usual = uri.scheme().and_then(default_port);
     let port = uri.port_u16().or(usual).unwrap_or(80);
     let host = uri.host().unwrap_or_default();
-    let literal = host.trim_start_matches('[').trim_end_matches(']');
-    if let Ok(address) = literal.parse::<IpAddr>() {
-        return Ok(vec![(address, port).into()]);
-    }
+    // The resolver reads an address without brackets.
+    let host = host.trim_start_matches('[').trim_end_matches(']');
     let name = host.parse::<Name>().map_err(io::Error::other)?;
-    let found = resolver.oneshot(name).await?;
+    let found = GaiResolver::new().oneshot(name).await?;
     let addresses: Vec<_> = found.map(|found| (found.ip(), port).into()).collect();
-    match addresses.is_empty() {
-        true => Err(io::Error::new(
-            io::ErrorKind::NotFound,
-            "the host has no address",
-        )),
-        false => Ok(addresses),
-    }
+    let has_none = || io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    let found = (!addresses.is_empty()).then_some(addresses);
+    found.ok_or_else(has_none)
 }
 
 /// Alternates the two families (RFC 8305, section 4).
@@ -112,20 +85,16 @@ fn alternated(addresses: Vec<SocketAddr>) -> impl Iterator<Item = SocketAddr> {
     ranked.into_iter().map(|(_, address)| address)
 }
 
-/// Connects to the first address that answers. `first` is ready.
+/// Connects to the first address that answers. `first` is ready. The two families take turns.
 ///
 /// Begins another attempt only if a permit is free at that time, because a connect to a dead
 /// address must not queue in front of those that could answer. Dropping the losers cancels their
 /// connects.
-async fn race<C>(
-    first: C,
-    others: C,
-    addresses: impl Iterator<Item = SocketAddr>,
-) -> Result<C::Response, BoxError>
+async fn race<C>(first: C, others: C, addresses: Vec<SocketAddr>) -> Result<C::Response, BoxError>
 where
     C: Service<Target, Error = BoxError> + Clone,
 {
-    let mut left = addresses.peekable();
+    let mut left = alternated(addresses).peekable();
     let mut ready = Some(first);
     let mut attempts = FuturesUnordered::new();
     loop {

@@ -98,13 +98,10 @@ fn coded(coding: &str) -> AnyBody {
 fn codings(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(CONTENT_ENCODING).iter();
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
-    let codings = values.flat_map(|value| {
-        let codings = value.split(',').map(|coding| coding.trim().to_owned());
-        codings.collect::<Vec<_>>()
-    });
-    codings
-        .filter(|coding| !matches!(&**coding, "" | "identity"))
-        .collect()
+    let all = values.collect::<Vec<_>>().join(",");
+    let codings = all.split(',').map(str::trim);
+    let codings = codings.filter(|coding| !matches!(*coding, "" | "identity"));
+    codings.map(str::to_owned).collect()
 }
 
 type Coded = Pin<Box<dyn AsyncBufRead + Send + Sync>>;

@@ -14,7 +14,7 @@ use futures_util::future::{Either, select};
 use http::{
     HeaderValue, Request, Response, Uri,
     header::{self, CONTENT_LENGTH, HOST},
-    uri::PathAndQuery,
+    uri::Authority,
 };
 use http_body::Body;
 use http_body_util::{BodyExt as _, combinators::BoxBody};
@@ -25,8 +25,9 @@ use hyper::{
 use hyper_util::client::legacy::connect::Connection;
 use tokio::sync::oneshot;
 use tower::{BoxError, ServiceExt as _};
+use tower_oidc_cc::Origin;
 use tower_service::Service;
-use tower_tds_outcome::{Cause, HandOver, Outcome, chain, default_port};
+use tower_tds_outcome::{Cause, HandOver, Outcome, chain};
 
 use crate::http::{
     connection::{InUse, Wait, connection},
@@ -123,17 +124,12 @@ where
 // === impl Host ===
 
 impl Host {
-    pub(crate) fn of(uri: &Uri) -> Result<Self, http::Error> {
-        let mut parts = uri.clone().into_parts();
-        parts.path_and_query = Some(PathAndQuery::from_static("/"));
-        let address = Uri::from_parts(parts)?;
-        let usual = address.scheme().and_then(default_port);
-        let name = address.host().unwrap_or_default();
-        // RFC 9110, section 7.2.
-        let header = match address.port_u16().filter(|port| Some(*port) != usual) {
-            Some(port) => HeaderValue::try_from(format!("{name}:{port}"))?,
-            None => HeaderValue::from_str(name)?,
-        };
+    pub(crate) fn of(uri: &Uri) -> Result<Self, BoxError> {
+        let origin = Origin::from_uri(uri)?.to_string();
+        let address = Uri::try_from(&origin)?;
+        // RFC 9110, section 7.2: without a default port, as an origin has it.
+        let authority = address.authority().map_or("", Authority::as_str);
+        let header = HeaderValue::from_str(authority)?;
         Ok(Self { address, header })
     }
 
@@ -175,9 +171,8 @@ where
         };
         host.complete(&mut request);
         loop {
-            if !HandOver::hold(request.extensions()) {
-                return Err(not_sent(GIVEN_UP));
-            }
+            // The results of both marks are not needed: whoever gives the call up drops this future in the same step.
+            let _is_wanted = HandOver::hold(request.extensions());
             let mut connection = match self.pool.take() {
                 Some(idle) => InUse::of(&self.pool, idle),
                 // In a box, because a future beyond a kilobyte takes a slower path of the allocator.
@@ -187,9 +182,7 @@ where
             let Some(sender) = &mut connection.sender else {
                 return Err(not_sent(ENDED));
             };
-            if !HandOver::take(request.extensions()) {
-                return Err(not_sent(GIVEN_UP));
-            }
+            let _is_wanted = HandOver::take(request.extensions());
             let is_direct = self.pool.is_direct;
             let hand_over = is_direct.then(|| HandOver::of(request.extensions()));
             let mut wait = Wait::begin(&self.pool, &connection.home, is_reused);
@@ -281,10 +274,5 @@ pub(crate) const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!(
     env!("CARGO_PKG_VERSION")
 ));
 
-const GIVEN_UP: &str = "the call was given up before its request was sent";
-
 /// Message for a panic of the connector, or the end of its runtime.
 const ENDED: &str = "the task that connects has ended without a result";
-
-#[cfg(test)]
-mod tests;

@@ -61,24 +61,15 @@ impl Proxies {
         let first = |names: [&str; 2]| names.into_iter().find_map(|name| env::var(name).ok());
         let https = [["HTTPS_PROXY", "https_proxy"], ["ALL_PROXY", "all_proxy"]];
         let mut set = https.into_iter().filter_map(first);
-        let used = set.find(|url| !url.is_empty());
-        let example = Uri::from_static("https://example.org");
-        let can_be_parsed = |url: String| {
-            Matcher::builder()
-                .all(url)
-                .build()
-                .intercept(&example)
-                .is_some()
-        };
-        Self::Named(Arc::new(if used.is_none_or(can_be_parsed) {
-            Matcher::from_env()
-        } else {
-            let direct = first(["NO_PROXY", "no_proxy"]).unwrap_or_default();
-            Matcher::builder()
-                .all("https://unusable")
-                .no(direct)
-                .build()
-        }))
+        let used = set.find(|url| !url.is_empty()).unwrap_or_default();
+        let direct = first(["NO_PROXY", "no_proxy"]).unwrap_or_default();
+        let all = |url: &str| Matcher::builder().all(url);
+        let example = all(&used)
+            .build()
+            .intercept(&Uri::from_static("https://example.org"));
+        let is_read = used.is_empty() || example.is_some();
+        let used = if is_read { &used } else { "https://unusable" };
+        Self::Named(Arc::new(all(used).no(direct).build()))
     }
 
     /// Returns what to check if the proxy does not work.

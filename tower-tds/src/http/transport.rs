@@ -65,8 +65,9 @@ where
 {
     let [tokens_direct, data_direct] = are_direct;
     let pool = Pool::new(limiter.limits().most_connections().get() > 1, data_direct);
-    let tokens = bounded(connector(limiter.first_in_line()));
-    let data = bounded(connector(limiter.clone()));
+    // A task goes on with a handshake when its call got another connection.
+    let bounded = |limiter| Timeout::new(connector(limiter), HANDSHAKE_TIMEOUT);
+    let (tokens, data) = (bounded(limiter.first_in_line()), bounded(limiter.clone()));
     Clients {
         tokens: Http::new(Pool::new(false, tokens_direct), None, tokens),
         data: Http::new(Arc::clone(&pool), Some(host), data),
@@ -90,7 +91,8 @@ pub(crate) fn connector(
         Schemes::LoopbackHttp => tls.https_or_http(),
     };
     // With a proxy, the connection to the proxy counts.
-    let inner = Addresses::new(ConnectionLimitLayer::new(limiter).layer(tcp));
+    let inner = ConnectionLimitLayer::new(limiter).layer(tcp);
+    let inner = Addresses { inner };
     tls.enable_http1()
         .wrap_connector(Proxied { inner, proxies })
 }
@@ -129,19 +131,13 @@ fn give_up_after(unacknowledged: Duration, tcp: &mut HttpConnector) {
 #[cfg(not(any(target_os = "android", target_os = "fuchsia", target_os = "linux")))]
 fn give_up_after(_unacknowledged: Duration, _tcp: &mut HttpConnector) {}
 
-/// Bounds the time of a handshake, from the readiness of the connector: a task goes on with it when
-/// its call got another connection.
-fn bounded<C>(connector: C) -> Timeout<C> {
-    Timeout::new(connector, HANDSHAKE_TIMEOUT)
-}
-
 /// Longer than the retransmissions of a lost first segment (1 + 2 + 4 s on Linux).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// On Linux a dead connection is found by the second probe, because `TCP_USER_TIMEOUT` has passed.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// Connect timeout, and as long again for the TLS handshake.
+/// Connect timeout, and as long again for the TLS handshake, from the readiness of the connector.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[cfg(test)]

@@ -2,22 +2,20 @@
 
 use std::{future::IntoFuture, sync::Arc, time::Duration};
 
-use http::{Request, StatusCode, Uri};
+use http::{Request, StatusCode};
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
     pki_types::{CertificateDer, pem::PemObject},
 };
-use tds_sim::Config;
 use tokio::time::{sleep, timeout};
-use tower_tds::{Builder, Client, Kind, Limits, layers::token::TokenEndpoint};
+use tower_tds::{Builder, Client, Kind, layers::token::TokenEndpoint};
 
 use crate::client::{
     raw::{Act, Raw},
     world::{
-        Built as _, DATA, PATH, builder, builder_at, connector, credentials, faults, https,
-        pipe_to, read_many, secret, secure, served, until,
+        Built as _, DATA, PATH, builder, builder_at, faults, https, secret, secure, served, until,
     },
 };
 
@@ -47,12 +45,22 @@ async fn targets_by_path_url_or_request_reach_the_service() {
     let query = "?$filter=line%20eq%20'307'";
     let called = below.get(format!("/live/bus{query}")).await;
     called.expect("data");
+    // `http` lets characters beyond ASCII through.
+    let odd = client.get(format!("{PATH}?ü")).query("$top", "ß & 5");
+    odd.await.expect("data");
     let arrivals = server.ledger().arrivals();
     let targets: Vec<_> = arrivals.iter().map(|arrival| &*arrival.target).collect();
     let last = format!("{PATH}{query}");
     assert_eq!(
         targets,
-        [PATH, "/v1/live/bus?a=%2F", PATH, "/v1/live/bus?b", &last]
+        [
+            PATH,
+            "/v1/live/bus?a=%2F",
+            PATH,
+            "/v1/live/bus?b",
+            &last,
+            "/v1/live/bus?%C3%BC&$top=%C3%9F%20%26%205"
+        ]
     );
 }
 
@@ -61,11 +69,14 @@ async fn foreign_or_malformed_target_is_refused_unsent() {
     let (server, client) = served().await;
     let (other, _) = served().await;
     let foreign = format!("{}{PATH}", other.base_url());
-    let calls = [&*foreign, "v1/live/bus", "/a b", ""].map(|target| client.get(target));
+    let no_paths = [&*foreign, "v1/live/bus", "", "d.example", "?a=b", "*"];
+    let unusable = ["/a#b", "/a?b=#c", "/a b", "https://[d/", "/\u{7f}"];
+    let targets = no_paths.into_iter().chain(unusable);
+    let calls = targets.map(|target| client.get(target));
     let header = client.get(PATH).header("a b", "c");
     // The token is for one host.
     let host = client.get(PATH).header("host", "other.example");
-    for call in calls.into_iter().chain([header, host]) {
+    for call in calls.chain([header, host]) {
         let error = call.await.expect_err("it cannot be sent");
         assert_eq!(error.kind(), Kind::InvalidRequest, "{error}");
     }
@@ -198,7 +209,7 @@ fn build_refuses_invalid_ignored_or_insecure_settings() {
     let mut alpn = tls(RootCertStore::empty());
     alpn.alpn_protocols = vec![b"h2".to_vec()];
     let issuer = TokenEndpoint::discover("http://127.0.0.1:1").expect("loopback");
-    let cases: [(Builder, &str); 19] = [
+    let cases: [(Builder, &str); 20] = [
         (roots(b"no PEM"), "root certificate"),
         (own().root_certificate(b"any"), "root_certificate"),
         (own().proxy("not an address"), "proxy"),
@@ -216,6 +227,7 @@ fn build_refuses_invalid_ignored_or_insecure_settings() {
         (plain().connector(HttpConnector::new()), "https"),
         (plain().loopback_http(), "https"),
         (plain(), "Builder::loopback_http"),
+        (at("https://data.example.org/v1?key=1"), "query"),
         (at("http://127.0.0.1:1"), "Builder::loopback_http"),
         (Client::builder(issuer, DATA, secret()), ""),
         (Client::builder("no URL", DATA, secret()), ""),
@@ -246,35 +258,4 @@ fn build_refuses_invalid_ignored_or_insecure_settings() {
     {
         builder.build().expect("all of it can be used");
     }
-}
-
-#[tokio::test]
-async fn custom_connector_makes_all_connections_within_the_limit() {
-    let sim = tds_sim::Sim::new(Config::default());
-    let (asked, notes) = std::sync::mpsc::channel();
-    let serves = sim.clone();
-    let pipes = connector(move |target: Uri| {
-        asked.send(target).expect("the test goes on");
-        std::future::ready(Ok(pipe_to(&serves)))
-    });
-    let limits = Limits::default().connections(5.try_into().expect("not zero"));
-    let client = https(credentials(&sim))
-        .limits(limits)
-        .connector(pipes)
-        .built();
-    for body in read_many(&client, 40).await {
-        assert!(body.expect("a whole body").starts_with(b"{\"name\""));
-    }
-    let seen = sim.ledger().summary();
-    assert_eq!((seen.token_posts, seen.complete), (1, 40));
-    // One of the five is the token's.
-    assert!(seen.peak_sockets <= 5, "{seen:?}");
-    assert!(client.limiter().snapshot().connections > 0);
-    let hosts: Vec<_> = notes
-        .try_iter()
-        .map(|uri| uri.host().map(str::to_owned))
-        .collect();
-    assert_eq!(hosts[0].as_deref(), Some("auth.example.org"));
-    let data = |host: &Option<String>| host.as_deref() == Some("data.example.org");
-    assert!(hosts.iter().skip(1).all(data), "{hosts:?}");
 }

@@ -8,9 +8,9 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body::{Body, Frame};
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyExt, StreamBody};
 use tokio::time::{Instant, pause, resume, sleep, timeout};
 use tower::service_fn;
 use tower_tds::{Client, Deadline, Kind, RequestBody, layers::errors::GiveUp};
@@ -28,7 +28,9 @@ enum Step {
 
 /// A client whose responses have a body of these steps, over and over if it is endless.
 fn client(steps: &'static [Step], is_endless: bool) -> Client {
-    Client::from_service(service_fn(move |_: Request<RequestBody>| {
+    Client::from_service(service_fn(move |request: Request<RequestBody>| {
+        assert_eq!(request.headers()["authorization"], "Bearer fake");
+        assert_eq!(request.uri(), "https://localhost/v1/live/bus");
         let rounds = if is_endless { usize::MAX } else { 1 };
         let steps = (0..rounds).flat_map(move |_| steps).copied();
         let frames = stream::iter(steps).filter_map(|step| async move {
@@ -190,38 +192,4 @@ async fn stalled_or_dripping_body_over_a_socket_ends_at_the_deadline_coded_or_pl
     }
     let seen = server.ledger().summary();
     assert_eq!((seen.data_calls, seen.complete), (4, 0));
-}
-
-#[tokio::test]
-async fn a_client_over_a_service_has_the_whole_call_api() -> Result<(), Box<dyn std::error::Error>>
-{
-    let fake = service_fn(async |request: Request<RequestBody>| {
-        let token = request.headers().get("authorization");
-        assert_eq!(
-            token.map(http::HeaderValue::as_bytes),
-            Some(&b"Bearer fake"[..])
-        );
-        let (status, text) = match request.uri().path() {
-            PATH => (StatusCode::OK, "{}"),
-            "/v1/locked" => (StatusCode::LOCKED, ""),
-            _ => (StatusCode::NOT_FOUND, ""),
-        };
-        let mut response = Response::new(Full::<Bytes>::from(text));
-        *response.status_mut() = status;
-        Ok::<_, io::Error>(response)
-    });
-    let client = Client::from_service(fake);
-    let path = String::from(PATH);
-    let call = client.get(&path).header("accept", "application/json");
-    assert_eq!(call.deadline(seconds(2)).await?.text().await?, "{}");
-    let uri = http::Uri::from_static("https://localhost/v1/live/bus");
-    assert_eq!(client.get(uri).await?.bytes().await?, "{}");
-    let locked = client.get(format!("/v1/{}", "locked")).await;
-    let error = locked.expect_err("a 423");
-    assert_eq!((error.kind(), error.attempts()), (Kind::RateExceeded, 1));
-    let post = Request::post("/v1/none").body("{}")?;
-    let error = client.request(post).await.expect_err("a 404");
-    assert_eq!(error.kind(), Kind::NotFound);
-    assert!(client.shutdown(seconds(1)).await);
-    Ok(())
 }

@@ -121,7 +121,11 @@ fn root_certificate_error_names_what_was_found_and_shows_no_byte_of_it() {
     any(windows, target_vendor = "apple"),
     ignore = "the platform has its own store there, whatever the variables name"
 )]
-fn no_byte_of_the_file_of_root_certificates_is_in_the_error() {
+fn unusable_root_certificates_of_the_platform_are_an_error_without_a_byte_of_their_file() {
+    let nowhere = [("SSL_CERT_FILE", "/nowhere/roots.pem")];
+    assert!(built_with("roots", &nowhere).contains("SAID no root certificates"));
+    // Without TLS, a client needs none.
+    assert!(built_with("loopback", &nowhere).contains("SAID it is built"));
     for (n, (found, file)) in broken_pems().into_iter().enumerate() {
         let path = format!("{}/broken-{n}.pem", env!("CARGO_TARGET_TMPDIR"));
         std::fs::write(&path, &file).expect("a place");

@@ -3,25 +3,21 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{
-    Request, Response, StatusCode,
-    header::{CONTENT_ENCODING, CONTENT_LENGTH},
-};
+use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use tds_sim::{Config, Server, Summary};
+use tds_sim::Config;
 use tokio::{task::JoinSet, time::Instant};
-use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
-use tower_http::decompression::DecompressionLayer;
+use tower::{BoxError, Layer, ServiceExt};
 use tower_tds::{
-    Client, Error, Kind, Limits, TdsLayer,
+    Client, Kind, Limits, TdsLayer,
     layers::{errors::DeadlineAt, limits::ConnectionLimitLayer, token::Origin},
 };
 
-use crate::client::world::{Built as _, PATH, builder, count, read, served, start};
+use crate::client::world::{Built as _, PATH, builder, count, served, start};
 
 type Http = legacy::Client<<ConnectionLimitLayer as Layer<HttpConnector>>::Service, Full<Bytes>>;
 
@@ -39,17 +35,15 @@ fn request(target: String) -> Request<Full<Bytes>> {
 }
 
 /// Makes 120 calls, and one more after its token was revoked. A missing path is a `NotFound`.
-async fn is_the_whole_stack<S, B, R>(server: &Server, service: S, empty: fn() -> B) -> Summary
-where
-    S: Service<Request<B>, Response = Response<R>, Error = Error> + Clone + Send + 'static,
-    S::Future: Send,
-    B: Send + 'static,
-    R: http_body::Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
-{
-    let base = server.base_url().to_owned();
-    let call = move |path: &str| {
-        let request = Request::get(format!("{base}{path}")).body(empty());
-        service.clone().oneshot(request.expect("a request"))
+#[tokio::test]
+async fn client_layer_works_over_http2() {
+    let (server, client) = served().await;
+    let service = client.layer().layer(http(&client, |http| {
+        http.http2_only(true);
+    }));
+    let call = |path: &str| {
+        let request = request(format!("{}{path}", server.base_url()));
+        service.clone().oneshot(request)
     };
     let mut calls = JoinSet::new();
     for _ in 0..120 {
@@ -73,29 +67,8 @@ where
     let refused = [423, 416].map(|status| seen.by_status.get(&status));
     assert_eq!((seen.token_posts, refused), (2, [None; 2]));
     assert!(seen.largest_second <= 50, "{seen:?}");
-    assert!(seen.peak_sockets <= 60, "{seen:?}");
-    seen
-}
-
-/// The example `reqwest_below` has the same function.
-#[tokio::test]
-async fn client_layer_works_over_reqwest() {
-    let server = start(Config::default()).await;
-    let limits = Limits::default().in_flight(count(25));
-    let client = builder(&server).limits(limits).built();
-    let http = reqwest::Client::builder()
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .pool_max_idle_per_host(25)
-        .build()
-        .expect("a client");
-    let http = service_fn(move |request: Request<Bytes>| {
-        let sent = request.try_into().map(|request| http.execute(request));
-        async move { Ok::<_, reqwest::Error>(Response::<reqwest::Body>::from(sent?.await?)) }
-    });
-    let service = ServiceBuilder::new().layer(client.layer()).service(http);
-    is_the_whole_stack(&server, service, Bytes::new).await;
+    // All data calls share one socket; the token may have another.
+    assert!(seen.peak_sockets <= 2, "{seen:?}");
 }
 
 /// Requests as kube and tonic send them, and as a proxy passes them on.
@@ -116,36 +89,6 @@ async fn request_with_only_a_path_goes_to_the_one_origin() {
     let error = error.map(drop).expect_err("no origin");
     assert_eq!(error.kind(), Kind::InvalidRequest);
     assert_eq!(server.ledger().summary().data_calls, 2);
-}
-
-#[tokio::test]
-async fn client_layer_works_over_http2() {
-    let (server, client) = served().await;
-    let service = client.layer().layer(http(&client, |http| {
-        http.http2_only(true);
-    }));
-    let seen = is_the_whole_stack(&server, service, Full::<Bytes>::default).await;
-    // All data calls share one socket; the token may have another.
-    assert!(seen.peak_sockets <= 2, "{seen:?}");
-}
-
-#[tokio::test]
-async fn client_layer_works_over_tower_http_decompression() {
-    let (server, client) = served().await;
-    let service = ServiceBuilder::new()
-        .layer(client.layer())
-        .layer(DecompressionLayer::new())
-        .service(http(&client, |_| {}));
-    let path = "/v1/history/timetable?bytes=300000";
-    let mut coded = request(format!("{}{path}", server.base_url()));
-    // The request header that the service defines for compression.
-    let both = "br,gzip".parse().expect("a header");
-    coded.headers_mut().insert(CONTENT_ENCODING, both);
-    let answer = service.oneshot(coded).await.expect("data");
-    assert!(!answer.headers().contains_key(CONTENT_LENGTH));
-    let decoded = answer.into_body().collect().await.expect("a whole body");
-    let plain = read(client.get(path)).await.expect("a whole body");
-    assert_eq!(decoded.to_bytes(), plain);
 }
 
 #[tokio::test]

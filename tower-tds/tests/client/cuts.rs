@@ -133,9 +133,7 @@ async fn dead(connections: usize) -> (Raw, Client) {
     (raw, client)
 }
 
-#[tokio::test]
-#[ignore = "it runs in a network namespace"]
-async fn inside_a_pool_that_died() {
+async fn ten_connections_that_died_fail_one_user() {
     let (_raw, client) = dead(10).await;
     let mut failed = 0;
     for _ in 0..10 {
@@ -147,9 +145,7 @@ async fn inside_a_pool_that_died() {
 
 /// The callers that meet dead connections get their data once the kernel gives those connections up; later ones meet
 /// none.
-#[tokio::test]
-#[ignore = "it runs in a network namespace"]
-async fn inside_forty_connections_that_died() {
+async fn forty_connections_that_died_fail_no_patient_user() {
     let (_raw, client) = dead(40).await;
     let callers = [(0, 40), (2, 5), (4, 5), (8, 5)].map(|caller| [caller; 10]);
     let callers = callers.concat().into_iter().map(|(begins, deadline)| {
@@ -167,9 +163,16 @@ async fn inside_forty_connections_that_died() {
     }
 }
 
+#[tokio::test]
+#[ignore = "it runs in a network namespace"]
+async fn inside_pools_that_died() {
+    let ten = ten_connections_that_died_fail_one_user();
+    tokio::join!(ten, forty_connections_that_died_fail_no_patient_user());
+}
+
 #[test]
-fn forty_dead_connections_fail_no_caller_whose_deadline_is_longer_than_the_kernels() {
-    in_a_namespace("inside_forty_connections_that_died", LOCAL);
+fn dead_pool_fails_one_user_at_most_and_none_whose_deadline_is_longer_than_the_kernels() {
+    in_a_namespace("inside_pools_that_died", LOCAL);
 }
 
 /// Calls on warm connections before and within a stall, with as many connections idle beside them.
@@ -250,9 +253,4 @@ fn ports_to(raw: &Raw) -> Vec<String> {
             .to_string()
     };
     open.map(port_of).collect()
-}
-
-#[test]
-fn dead_pool_fails_one_user_at_most() {
-    in_a_namespace("inside_a_pool_that_died", LOCAL);
 }

@@ -123,48 +123,6 @@ async fn headers_of_the_callers_connection_are_not_passed_on() {
     }
 }
 
-#[tokio::test]
-async fn target_beyond_ascii_arrives_encoded() {
-    let (raw, client) = service().await;
-    let call = client.get("/v1/stops/Zürich");
-    let call = call
-        .query("$filter", "name eq 'Café & Bar'")
-        .query("$top", 5);
-    call.await.expect("it is sent");
-    let mut request = Request::new(());
-    *request.uri_mut() = "/v1/stöps".parse().expect("http lets it through");
-    client.request(request).await.expect("it is sent");
-    for (call, line) in raw.calls().iter().zip([
-        "GET /v1/stops/Z%C3%BCrich?$filter=name%20eq%20'Caf%C3%A9%20%26%20Bar'&$top=5 HTTP/1.1",
-        "GET /v1/st%C3%B6ps HTTP/1.1",
-    ]) {
-        assert_eq!(call.lines().next(), Some(line));
-    }
-}
-
-#[tokio::test]
-async fn client_is_a_service_of_each_body_that_converts() {
-    let (raw, client) = service().await;
-    async fn call<B: Into<RequestBody>>(client: &Client, body: B) {
-        let request = Request::put("/v1/x").body(body).expect("a request");
-        let response = client.clone().oneshot(request).await.expect("it is sent");
-        assert_eq!(response.status(), 200);
-    }
-    call(&client, ()).await;
-    call(&client, "abc").await;
-    call(&client, Bytes::from("abc")).await;
-    call(&client, Full::<Bytes>::from("abc")).await;
-    call(&client, Empty::<Bytes>::new()).await;
-    call(&client, streamed(&["abc"])).await;
-    assert_eq!(raw.calls().len(), 6);
-    let response = client.get("/v1/x").await.expect("it is sent");
-    assert_eq!(response.content_length(), Some(2));
-
-    fn shared<T: Send + Sync>(_: &T) {}
-    shared(&streamed(&["abc"]));
-    shared(&client.clone().oneshot(Request::new(())));
-}
-
 /// Returns 503 to the first request, and accepts the others.
 async fn busy_once() -> (Raw, Client) {
     let raw = Raw::start(|asked| {
@@ -182,23 +140,31 @@ fn bodies(raw: &Raw) -> Vec<String> {
     raw.calls().iter().filter_map(body).collect()
 }
 
+async fn is_replayed<B: Into<RequestBody>>(body: B, bytes: &str) {
+    let (raw, client) = busy_once().await;
+    let request = Request::put("/").body(body).expect("a request");
+    let taken = client.oneshot(request).await;
+    assert_eq!(taken.expect(bytes).status(), 200);
+    assert_eq!(bodies(&raw), [bytes; 2]);
+}
+
 #[tokio::test]
-async fn buffered_body_is_replayed_unchanged() {
-    let none = RequestBody::stream(Empty::<Bytes>::new());
-    for (body, bytes) in [
-        (none, ""),
-        (().into(), ""),
-        ("bytes".into(), "bytes"),
-        (String::from("bytes").into(), "bytes"),
-        (Bytes::from_static(b"bytes").into(), "bytes"),
-        (b"bytes".to_vec().into(), "bytes"),
-    ] {
-        let (raw, client) = busy_once().await;
-        let request = Request::put("/").body::<RequestBody>(body);
-        let taken = client.request(request.expect("a request")).await;
-        assert_eq!(taken.expect(bytes).status(), 200);
-        assert_eq!(bodies(&raw), [bytes; 2]);
-    }
+async fn buffered_body_of_each_type_is_replayed_unchanged() {
+    is_replayed(RequestBody::stream(Empty::<Bytes>::new()), "").await;
+    is_replayed((), "").await;
+    is_replayed(Empty::<Bytes>::new(), "").await;
+    is_replayed("bytes", "bytes").await;
+    is_replayed(String::from("bytes"), "bytes").await;
+    is_replayed(Bytes::from_static(b"bytes"), "bytes").await;
+    is_replayed(b"bytes".to_vec(), "bytes").await;
+    is_replayed(Full::<Bytes>::from("bytes"), "bytes").await;
+}
+
+#[test]
+fn request_bodies_and_calls_are_shared_among_threads() {
+    fn shared<T: Send + Sync>(_: T) {}
+    shared(streamed(&["abc"]));
+    shared(None::<tower::util::Oneshot<Client, Request<()>>>);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::{io, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use tds_sim::{Config, Sim};
 use tokio::{
     task::{JoinHandle, JoinSet},
@@ -33,28 +33,6 @@ fn bearer(sim: &Sim) -> BearerAuthLayer {
 /// Limits that read heads.
 fn limit() -> RequestLimitLayer {
     RequestLimitLayer::new(Limiter::new(Limits::default()))
-}
-
-#[tokio::test(start_paused = true)]
-async fn token_and_limits_work_below_classification() {
-    let sim = Sim::new(Config::default());
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new())
-        .layer(ClassifyLayer::new())
-        .layer(bearer(&sim))
-        .layer(limit())
-        .service(sim.clone());
-    let mut calls: JoinSet<_> = (0..120).map(|_| stack.clone().oneshot(get(PATH))).collect();
-    while let Some(called) = calls.join_next().await {
-        let body = called.expect("no panic").expect("data").into_body();
-        body.collect().await.expect("a whole body");
-    }
-    sim.revoke_all();
-    let healed = stack.oneshot(get(PATH)).await;
-    healed.expect("the refused one waits for the next token");
-    let seen = sim.ledger().summary();
-    assert_eq!((seen.token_posts, seen.by_status.get(&423)), (2, None));
-    assert!(seen.largest_second <= 50, "{seen:?}");
 }
 
 /// A stack, as a call on a runtime of several threads.

@@ -12,7 +12,10 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
 };
-use tower_tds::{Client, Kind};
+use tower_tds::{
+    Client, Kind,
+    layers::errors::{GiveUp, Sent},
+};
 
 use crate::client::world::{Built as _, PATH, builder, faults, piped, read, start};
 
@@ -35,6 +38,8 @@ struct Outcome {
     answered: usize,
     /// Rejected, with the time that took.
     rejections: Vec<Duration>,
+    /// The longest of all calls.
+    slowest: Duration,
 }
 
 // === impl Load ===
@@ -98,10 +103,19 @@ impl Load {
         }
         let mut outcome = Outcome::default();
         for (ended, took) in calls.join_all().await {
-            match ended {
-                Ok(_) => outcome.answered += 1,
-                Err(error) if error.kind() == Kind::LimitTimeout => outcome.rejections.push(took),
-                Err(_) => {}
+            outcome.slowest = outcome.slowest.max(took);
+            let Err(error) = ended else {
+                outcome.answered += 1;
+                continue;
+            };
+            assert_eq!(error.gave_up(), Some(GiveUp::Deadline), "{error}");
+            if error.kind() == Kind::LimitTimeout {
+                assert_eq!(
+                    (error.sent(), error.attempts()),
+                    (Sent::Never, 0),
+                    "{error}"
+                );
+                outcome.rejections.push(took);
             }
         }
         outcome
@@ -125,6 +139,7 @@ impl Load {
         let summary = sim.ledger().summary();
         let statuses: Vec<_> = summary.by_status.keys().copied().collect();
         assert_eq!(statuses, [200], "{self:?}");
+        assert!(summary.peak_sockets <= 60, "{self:?}: {summary:?}");
         assert!(!outcome.rejections.is_empty(), "{self:?}: it was too low");
         for _ in 0..20 {
             client.get(PATH).await.expect("the load is over");
@@ -156,6 +171,7 @@ async fn client_under_overload_answers_what_it_sends_and_sends_what_the_quota_al
         let client = piped(&sim).built();
         let outcome = load.run(lasts, client.clone(), Some(load.deadline()));
         let outcome = outcome.await;
+        assert!(outcome.slowest <= load.deadline(), "{load:?}: {outcome:?}");
         sleep(Duration::from_secs(2)).await;
         let sent = load.judge(&outcome, &sim, &client).await;
         let possible = load.possible(&other, lasts, piped(&other).built()).await;

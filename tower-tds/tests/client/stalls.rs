@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use http::Uri;
+use http::{StatusCode, Uri};
 use tds_sim::{Config, Faults, Sim};
 use tokio::time::{Instant, sleep, timeout};
 use tower_tds::{
@@ -30,6 +30,8 @@ enum Place {
     InFlight,
     Socket,
     Head,
+    /// A token that was refused, while there is no other.
+    Refused,
     ErrorBody,
     Body,
 }
@@ -68,7 +70,7 @@ const HOURS: Duration = Duration::from_secs(100_000);
 
 fn hangs(place: Place) -> Faults {
     match place {
-        Place::Token => faults(&["token=slow:100000s"]),
+        Place::Token | Place::Refused => faults(&["token=slow:100000s"]),
         Place::Head => faults(&["head=100000s"]),
         Place::ErrorBody | Place::Body | Place::InFlight => faults(&["data=stall:100000s"]),
         Place::Permit | Place::Socket => faults(&[]),
@@ -84,6 +86,7 @@ async fn call_hanging_in_any_stage_ends_at_its_deadline() {
         (Place::InFlight, late, never, "another response body to end"),
         (Place::Socket, late, never, "a connection"),
         (Place::Head, late, Sent::Unknown, "response"),
+        (Place::Refused, Kind::InvalidToken, Sent::Answered, "token"),
         (Place::ErrorBody, Kind::NotFound, Sent::Answered, ""),
         (Place::Body, late, Sent::Answered, "the rest of the body"),
     ] {
@@ -96,6 +99,11 @@ async fn call_hanging_in_any_stage_ends_at_its_deadline() {
         let client = client(&sim, limits, place == Place::Socket);
         if place != Place::Token {
             client.tokens().ready().await.expect("a token");
+        }
+        if place == Place::Refused {
+            read(client.get(PATH)).await.expect("data");
+            sleep(Duration::from_secs(60)).await;
+            sim.revoke_all();
         }
         sim.set_faults(hangs(place));
         // The token request took the only permit. This call takes the only place in flight.
@@ -117,12 +125,12 @@ async fn call_hanging_in_any_stage_ends_at_its_deadline() {
         assert!(start.elapsed() <= TWO, "{place:?}: {:?}", start.elapsed());
         let ended = (error.kind(), error.sent());
         assert_eq!(ended, (kind, sent), "{place:?}: {error}");
-        if kind == Kind::Timeout {
-            assert_eq!(
-                (start.elapsed(), error.is_timeout()),
-                (TWO, true),
-                "{place:?}"
-            );
+        if place != Place::ErrorBody {
+            // A refusal is returned just before the deadline.
+            let early = TWO - start.elapsed();
+            let is_refusal = early < TWO / 100 && error.status() == Some(StatusCode::UNAUTHORIZED);
+            assert!(early.is_zero() || is_refusal, "{place:?}: {early:?}");
+            assert!(error.is_timeout() && error.is_retryable(), "{place:?}");
             assert_eq!(error.gave_up(), Some(GiveUp::Deadline), "{place:?}");
             let waited_for = error.waited_for().unwrap_or_default();
             assert!(waited_for.contains(waited), "{place:?}: {waited_for}");

@@ -72,7 +72,11 @@ fn wait(cause: &str, seconds: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn attempt_span_records_a_wait_that_is_over_or_abandoned() {
     let (log, _spans) = Log::listen(LevelFilter::INFO);
-    let (_sim, stack) = setup(scarce(20));
+    let (sim, stack) = setup(scarce(20));
+    sim.set_faults(faults(&["token=slow:3s"]));
+    // Too late for the first call, which ends, and late for the second.
+    let late = call_for_a_second(&stack).await;
+    late.expect_err("there is no token");
     call(&stack).await.expect("data");
     // One call ends by its deadline, and one by its caller. Nothing is known of the service by
     // then, so neither is rejected on arrival.
@@ -86,67 +90,20 @@ async fn attempt_span_records_a_wait_that_is_over_or_abandoned() {
     let took = start.elapsed().as_secs_f64();
     assert!(took >= 7.5, "{took}");
     let [calls, attempts] = spans(&log);
-    for (call, error) in calls[1..3].iter().zip(["timeout", "cancelled"]) {
+    for (n, error) in [(0, "timeout"), (2, "timeout"), (3, "cancelled")] {
+        let call = &calls[n];
         assert!(call.contains(&format!("error.type=\"{error}\"")), "{call}");
     }
-    // The first call waits for the token, which the simulated endpoint returns at once.
     let waits = [
-        wait("readiness", "0.0"),
+        wait("readiness", "1.0"),
+        wait("readiness", "2.0"),
         wait("rate", "1.0"),
         wait("rate", "0.5"),
         wait("rate", &format!("{took:?}")),
     ];
-    assert_eq!((calls.len(), attempts.len()), (4, 4), "{attempts:?}");
+    assert_eq!((calls.len(), attempts.len()), (5, 5), "{attempts:?}");
     for (attempt, waited) in attempts.iter().zip(waits) {
         assert!(attempt.contains(&waited), "{waited}: {attempt}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn attempt_span_records_a_wait_for_a_token() {
-    let (log, _spans) = Log::listen(LevelFilter::INFO);
-    let (sim, stack) = setup(Limits::default());
-    sim.set_faults(faults(&["token=slow:3s"]));
-    // Too late for the first call, which ends, and late for the second. The third call needs no
-    // wait. The last is refused.
-    let late = call_for_a_second(&stack).await;
-    late.expect_err("there is no token");
-    call(&stack).await.expect("data");
-    call(&stack).await.expect("data");
-    sleep(Duration::from_secs(60)).await;
-    sim.revoke_all();
-    call(&stack).await.expect("data");
-    let [_, attempts] = spans(&log);
-    let waits = ["1.0", "2.0", "", "", ""];
-    assert_eq!(attempts.len(), waits.len(), "{attempts:?}");
-    for (attempt, seconds) in attempts.iter().zip(waits) {
-        let waited = wait("readiness", seconds);
-        assert_eq!(
-            attempt.contains(&waited),
-            !seconds.is_empty(),
-            "{waited}: {attempt}"
-        );
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn waits_are_a_histogram_by_cause() {
-    let recorder = PrometheusBuilder::new()
-        .set_buckets(&[1.0, 5.0])
-        .expect("there are some")
-        .build_recorder();
-    let _metrics = metrics::set_default_local_recorder(&recorder);
-    let (_sim, stack) = setup(scarce(2));
-    for _ in 0..3 {
-        call(&stack).await.expect("data");
-    }
-    let text = recorder.handle().render();
-    for line in [
-        r#"tds_wait_seconds_bucket{cause="rate",le="1"} 0"#,
-        r#"tds_wait_seconds_bucket{cause="rate",le="5"} 2"#,
-        r#"tds_wait_seconds_count{cause="rate"} 2"#,
-    ] {
-        assert!(text.lines().any(|each| each == line), "{line}\n{text}");
     }
 }
 
@@ -213,6 +170,10 @@ async fn spans_use_opentelemetry_names_and_omit_the_query() {
         assert_eq!(attempt.contains("resend_count=1"), resent, "{attempt}");
     }
     assert!(first.contains("error.type=\"unavailable\""), "{first}");
+    assert!(
+        !second.contains("tds.wait"),
+        "it waits for nothing: {second}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,6 +216,8 @@ async fn metrics_match_their_table_without_paths_in_labels() {
     let _metrics = metrics::set_default_local_recorder(&recorder);
     let server = start(Config::default()).await;
     let client = builder(&server).name("day").built();
+    // From then on, a call beyond the burst waits for the rate alone.
+    client.tokens().ready().await.expect("a token");
     for body in read_many(&client, 60).await {
         body.expect("a whole body");
     }
@@ -268,6 +231,8 @@ async fn metrics_match_their_table_without_paths_in_labels() {
         .map(|(name, kind)| (name.to_owned(), kind.to_owned()))
         .collect();
     assert_eq!(shown, metrics_of_the_table());
+    let waits = r#"tds_wait_seconds_bucket{cause="rate",le="1"} "#;
+    assert!(text.lines().any(|line| line.starts_with(waits)), "{text}");
     let labels = text
         .lines()
         .filter_map(|line| Some(line.split_once('{')?.1.rsplit_once('}')?.0));

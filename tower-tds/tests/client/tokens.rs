@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::{Instant, pause, resume, sleep};
 use tower_tds::{
     AuthServer, Client, Kind, Limits, Quota, SharedLimits,
@@ -58,21 +59,54 @@ async fn tokens_come_from_any_endpoint_or_issuer_and_each_request_has_one_host_a
     }
 }
 
-/// gRPC refuses with HTTP status 200, and its own status in the head.
-#[tokio::test]
-async fn token_that_grpc_refuses_is_replaced_once_and_the_call_resent() {
-    let head = "200 OK\r\ncontent-type: application/grpc\r\ngrpc-status: 16\r\ngrpc-message: JWT%20expired";
-    let raw = Raw::saying(answer(head, "")).await;
-    let error = raw
-        .client()
-        .get("/hold")
-        .await
-        .map(drop)
-        .expect_err("a refusal");
-    assert_eq!(error.kind(), Kind::InvalidToken);
-    assert_eq!(error.message(), Some("JWT expired"));
+/// The refusals of a service, the kind of each, and the requests that it causes: `POST` for each token.
+const REFUSALS: [(&str, &str, Kind, &str); 7] = [
     // The last attempt waits for a clock that may be behind, and both tokens are tried in turn.
-    assert_eq!(raw.seen(), ["POST", "t1", "POST", "t2", "t1"]);
+    ("401 No", "invalid token\n", Kind::InvalidToken, ANOTHER),
+    ("401 No", "go away", Kind::InvalidToken, ANOTHER),
+    ("401 No", "", Kind::InvalidToken, ANOTHER),
+    // gRPC refuses with status 200, and its own status in the head.
+    (GRPC, "", Kind::InvalidToken, ANOTHER),
+    // Another token would not help.
+    (
+        "401 No",
+        "no Authorization header found",
+        Kind::MissingCredentials,
+        "POST t1",
+    ),
+    (
+        "401 No",
+        "Missing required realm role",
+        Kind::MissingRole,
+        "POST t1",
+    ),
+    // Any other 401 may be about the token, and this one is retried as an outage.
+    (
+        "401 No",
+        "accessing introspection endpoint failed",
+        Kind::Unavailable,
+        ANOTHER,
+    ),
+];
+
+const ANOTHER: &str = "POST t1 POST t2 t1";
+
+const GRPC: &str =
+    "200 OK\r\ncontent-type: application/grpc\r\ngrpc-status: 16\r\ngrpc-message: JWT%20expired";
+
+#[tokio::test]
+async fn refused_token_is_replaced_once_and_the_call_resent_unless_it_is_about_something_else() {
+    let refused = REFUSALS.map(|(head, body, kind, seen)| async move {
+        let raw = Raw::saying(answer(head, body)).await;
+        let error = raw.client().get("/hold").await.map(drop);
+        let error = error.expect_err("a refusal");
+        assert_eq!(error.kind(), kind, "{body}");
+        let is_told = error.message() == Some("JWT expired");
+        assert_eq!(is_told, head == GRPC, "{error}");
+        assert!(!error.to_string().contains("forbidden"), "{error}");
+        assert_eq!(raw.seen().join(" "), seen, "{head} {body}");
+    });
+    join_all(refused).await;
 }
 
 /// A client that has made so many calls, whose bodies are not read, and another one beside it.

@@ -154,29 +154,21 @@ fn layer(sim: &Sim, limiter: &Limiter, secret: Secret) -> TdsLayer {
 
 impl Day {
     fn assert_kept(&self, seed: u64, length: Duration) {
-        let Self {
-            played,
-            callers,
-            calm,
-            earned,
-            data_calls,
-            token_posts,
-            left,
-            in_progress,
-        } = self;
+        let (played, callers, calm) = (&self.played, &self.callers, self.calm);
+        let (data_calls, token_posts) = (self.data_calls, self.token_posts);
         println!(
             "seed {seed}: {data_calls} calls, {:.3} of 50 a second in {} calm seconds; {token_posts} token requests; {played}; {callers}",
             calm.0 as f64 / (50 * calm.1) as f64,
             calm.1
         );
-        assert_eq!(*earned, 0, "seed {seed}: 423 without a stranger");
+        assert_eq!(self.earned, 0, "seed {seed}: 423 without a stranger");
         assert_eq!(callers.unexcused(played.revocations()), [], "seed {seed}");
         // The rate is 50 a second, less the permits that unpolled calls hold.
         let left_over = calm.1 as f64 * (50.0 - callers.held() as f64 / length.as_secs_f64());
         let rate = calm.0 as f64 / left_over;
         assert!(rate >= 0.95, "seed {seed}: {rate} of what the faults leave");
         assert!(
-            *token_posts <= played.most_token_posts(),
+            token_posts <= played.most_token_posts(),
             "seed {seed}: {token_posts} token requests"
         );
         assert!(
@@ -184,8 +176,12 @@ impl Day {
             "seed {seed}: {:?}",
             callers.latest
         );
-        assert_eq!(*left, (0, 0, 0), "seed {seed}: in flight, waiting, tasks");
-        assert_eq!(*in_progress, 0, "seed {seed}");
+        assert_eq!(
+            self.left,
+            (0, 0, 0),
+            "seed {seed}: in flight, waiting, tasks"
+        );
+        assert_eq!(self.in_progress, 0, "seed {seed}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tokens refused with and without a reason: the requests that are sent again, and their tokens.
+//! An hour of refused tokens, with and without a reason, and what a resend costs.
 
 use std::{
     future::ready,
@@ -16,7 +16,7 @@ use tokio::{
 };
 use tower::{BoxError, Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_tds::{
-    Credentials, Error, Kind, Limiter, Limits, TdsLayer,
+    Credentials, Error, Limiter, Limits, TdsLayer,
     layers::{
         errors::{ClassifyLayer, GiveUp, RetryBudget, RetryLayer},
         limits::PermitBody,
@@ -25,70 +25,6 @@ use tower_tds::{
 };
 
 use crate::paused;
-
-/// A service that refuses each call with these words, and its tokens: `POST` for each that it issues.
-fn refusing(body: &'static str) -> (Fake, Arc<Mutex<Vec<String>>>) {
-    let seen = Arc::<Mutex<Vec<String>>>::default();
-    let log = Arc::clone(&seen);
-    let service = fake(move |request| {
-        let mut log = log.lock().expect("no panic");
-        if request.method() == "POST" {
-            log.push("POST".to_owned());
-            let number = log.iter().filter(|seen| *seen == "POST").count();
-            return Ok(token(number, 86_400));
-        }
-        let token = request.headers()["authorization"].to_str().expect("ASCII");
-        log.push(token.replace("Bearer ", ""));
-        status(401, body)
-    });
-    (service, seen)
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_401_causes_one_new_token_and_few_retries() {
-    for body in ["invalid token\n", "go away", ""] {
-        let (service, seen) = refusing(body);
-        let stack = whole(RetryLayer::new(), service);
-        let mut attempts = Vec::new();
-        for _ in 0..4 {
-            let error = stack.clone().oneshot(data()).await.map(drop);
-            let error = error.expect_err("all tokens are refused");
-            assert_eq!(error.kind(), Kind::InvalidToken, "{body}");
-            let text = error.to_string();
-            assert!(text.contains("refused"), "{text}");
-            assert!(!text.contains("forbidden"), "{text}");
-            attempts.push(error.attempts());
-            sleep(Duration::from_secs(60)).await;
-        }
-        // While tokens are young, a clock may be behind, so each call is sent once more after two seconds.
-        let few = attempts.iter().all(|it| (2..=3).contains(it));
-        assert!(few, "{body}: {attempts:?}");
-        let seen = seen.lock().expect("no panic").join(" ");
-        // One other token in the first minutes, and both in turn.
-        assert!(seen.starts_with("POST t1 POST t2 t1 t2"), "{body}: {seen}");
-        assert_eq!(seen.matches("POST").count(), 2, "{body}: {seen}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_401_about_role_or_header_requests_no_token() {
-    let header = "no Authorization header found";
-    let role = "Missing required realm role";
-    let outage = "accessing introspection endpoint failed";
-    for (body, kind, attempts, posts) in [
-        (header, Kind::MissingCredentials, 1, 1),
-        (role, Kind::MissingRole, 1, 1),
-        // Any other 401 may be about the token, and this one is retried as an outage.
-        (outage, Kind::Unavailable, 3, 2),
-    ] {
-        let (service, seen) = refusing(body);
-        let stack = whole(RetryLayer::new(), service);
-        let error = stack.oneshot(data()).await.map(drop).expect_err(body);
-        assert_eq!((error.kind(), error.attempts()), (kind, attempts), "{body}");
-        let seen = seen.lock().expect("no panic").join(" ");
-        assert_eq!(seen.matches("POST").count(), posts, "{body}: {seen}");
-    }
-}
 
 type Fake = BoxCloneSyncService<Request<Full<Bytes>>, Response<Full<Bytes>>, BoxError>;
 
@@ -305,20 +241,4 @@ async fn limit_refusals_cost_no_budget_and_failures_do() {
         };
         assert_eq!(error.gave_up(), Some(gave_up), "{refusal}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_role_that_was_granted_meanwhile_fails_no_call() {
-    let accepts = |age: Duration, now: Duration| {
-        let since = now.checked_sub(secs(200));
-        since.is_some_and(|since| age <= since)
-    };
-    let service = judging(Box::new(accepts), 86_400, "Missing required realm role");
-    let stack = whole(broke(), service);
-    let before = stack.clone().oneshot(data()).await.map(drop);
-    let before = before.expect_err("the role is missing");
-    assert_eq!((before.kind(), before.attempts()), (Kind::MissingRole, 1));
-    sleep(secs(301)).await;
-    let after = stack.oneshot(data()).await;
-    after.map(drop).expect("the role was granted");
 }

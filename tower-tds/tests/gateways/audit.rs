@@ -59,10 +59,12 @@ pub(crate) fn fullest_bucket(times: &[Duration], limit: u32, per: Duration) -> f
 
 /// Returns the most sockets that were open at once.
 pub(crate) fn most_open(sockets: &[Span]) -> usize {
-    let opened_by = |now: &Duration| sockets.iter().filter(|(from, _)| from <= now).count();
-    let ended_by = |now: &Duration| sockets.iter().filter(|(_, until)| until <= now).count();
-    let open = |(from, _): &Span| opened_by(from) - ended_by(from);
-    sockets.iter().map(open).max().unwrap_or(0)
+    let (mut opened, mut ended): (Vec<_>, Vec<_>) = sockets.iter().copied().unzip();
+    opened.sort();
+    ended.sort();
+    let ended_by = |now: &Duration| ended.partition_point(|until| until <= now);
+    let open = |(before, now): (usize, &Duration)| before + 1 - ended_by(now);
+    opened.iter().enumerate().map(open).max().unwrap_or(0)
 }
 
 fn ms(millis: impl IntoIterator<Item = u64>) -> Vec<Duration> {

@@ -19,6 +19,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::task::JoinSet;
 
 mod audit;
@@ -36,7 +37,7 @@ use self::{
     gateway::Kind,
     load::Load,
     scenario::{STALLS, Scenario, Seen, Way},
-    stranger::{Comes, Visit, Visited},
+    stranger::{Comes, Visit},
 };
 
 /// The part that runs by default: a fifth of the calls, all cells at once, because each mostly
@@ -172,12 +173,8 @@ async fn shared_address_causes_few_refusals_and_no_lost_call() {
 }
 
 async fn a_stranger_costs_a_few() {
-    let [one, two, three] = VISITS.map(|who| visit(who).run());
-    let visited = tokio::join!(one, two, three);
-    let visited: Vec<_> = [visited.0, visited.1, visited.2]
-        .into_iter()
-        .flatten()
-        .collect();
+    let visited = join_all(VISITS.map(|who| visit(who).run())).await;
+    let visited: Vec<_> = visited.into_iter().flatten().collect();
     // On a machine that is too slow to use all sockets, one of them may see no refusal.
     let refused = visited
         .iter()
@@ -228,20 +225,12 @@ async fn a_stranger_who_holds_half_costs_no_call() {
 }
 
 /// All 60 sockets are open, and ten tasks make a call each 400 ms.
-async fn visited_while_idle() -> Vec<Visited> {
+async fn a_stranger_at_idle_sockets_costs_few_volleys() {
     let gateways = [Kind::Nginx { burst: 49 }, Kind::Haproxy];
-    let [one, two] = gateways.map(|gateway| visit((gateway, Comes::WhileIdle)).run());
-    let visited = tokio::join!(one, two);
-    let visited: Vec<_> = [visited.0, visited.1].into_iter().flatten().collect();
-    for seen in &visited {
+    let visits = gateways.map(|gateway| visit((gateway, Comes::WhileIdle)).run());
+    for seen in join_all(visits).await.into_iter().flatten() {
         assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
         assert_eq!(seen.after.count(416), 0, "{seen}");
-    }
-    visited
-}
-
-async fn a_stranger_at_idle_sockets_costs_few_volleys() {
-    for seen in visited_while_idle().await {
         // The first volley was in flight when the stranger came: one call, or all ten on a machine that
         // stalls then. HAProxy leaves their sockets open. Each request after that closes its own. As
         // ten must close, all volleys but the last are fewer together. The last one may be all ten
@@ -264,9 +253,7 @@ async fn the_whole_set_loses_no_call_with_a_shared_address() {
         half(Kind::Nginx { burst: 49 }, 600, 12_300),
         half(Kind::Haproxy, 600, 6_600),
     ];
-    let [one, two] = visits.map(|visit| visit.run());
-    let visited = tokio::join!(one, two);
-    for seen in [visited.0, visited.1] {
+    for seen in join_all(visits.map(Visit::run)).await {
         let seen = seen.expect("the whole set needs both");
         assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
         assert!(seen.log.count(416) <= FEW, "{seen}");
@@ -281,7 +268,7 @@ async fn gateways_refuse_calls_without_the_limits() {
         Kind::Nginx { burst: 10 },
         Kind::Haproxy,
     ];
-    let [one, two, three] = gateways.map(|gateway| {
+    let runs = gateways.map(|gateway| {
         let scenario = Scenario {
             gateway,
             load: Load::Long,
@@ -290,8 +277,7 @@ async fn gateways_refuse_calls_without_the_limits() {
         };
         scenario.run_with(load::bare)
     });
-    let seen = tokio::join!(one, two, three);
-    for seen in [seen.0, seen.1, seen.2].into_iter().flatten() {
+    for seen in join_all(runs).await.into_iter().flatten() {
         assert!(seen.log.count(423) > 0, "{seen}");
         assert!(seen.log.largest_estimate() > 50.0, "{seen}");
         assert!(seen.log.most_sockets() > 60, "{seen}");

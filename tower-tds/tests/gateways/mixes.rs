@@ -77,9 +77,9 @@ async fn assert_none_exceeds(seeds: u64, runs: Duration, cut: Duration) {
 /// Runs one mix. Returns what it found wrong.
 async fn run(mix: Mix) -> Option<String> {
     let (server, behind) = Server::start(&mix).await;
-    let (network, address) = Network::start(&mix, behind).await;
+    let address = Network::start(&mix, behind).await;
     let begun = Instant::now();
-    let (called, limiter) = Called::new(&mix, &network, &format!("http://{address}"));
+    let (called, limiter) = Called::new(&mix, &format!("http://{address}"));
     let runtimes = [(); 2].map(|()| runtime());
 
     let mut rng = Rng::with_seed(mix.seed);

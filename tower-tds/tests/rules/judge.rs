@@ -1,10 +1,11 @@
-//! Counts beside the simulated service: for each quota a meter and models, by their own clock.
+//! Counts beside the simulated service: for each quota its meter, and auditors that share nothing with it or with the limiter,
+//! by their own clock.
 
 use std::time::Duration;
 
 use tds_sim::{Meter, Rule};
 
-use crate::models::Models;
+use crate::audit::{self, Span};
 
 /// A quota, the way in which it is counted, and by which clock.
 #[derive(Debug, Clone, Copy)]
@@ -27,11 +28,26 @@ pub(crate) enum Clock {
 /// Watches the arrivals without any effect on the client.
 #[derive(Debug)]
 pub(crate) struct Judge {
-    clock: Clock,
+    counting: Counting,
     meter: Meter,
-    pub(crate) models: Models,
+    arrived: Vec<Duration>,
+    /// From each arrival until an interval after its end.
+    spans: Vec<Span>,
     /// Arrivals that the meter did not accept.
     pub(crate) refused: Vec<Duration>,
+}
+
+/// The largest counts. Under 50 a second each may be 50, and the level of a bucket its burst.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Largest {
+    /// Arrivals in any half-open interval: no fixed window and no log sees more.
+    pub(crate) interval: usize,
+    /// Sum of a weighing counter, whenever its windows begin.
+    pub(crate) estimate: f64,
+    /// Level of a bucket that drains at the limit's rate, before an arrival.
+    pub(crate) level: f64,
+    /// Requests that were in flight at some time of the interval up to an arrival.
+    pub(crate) in_flight: usize,
 }
 
 // === impl Counting ===
@@ -66,9 +82,10 @@ impl Counting {
 
     pub(crate) fn judge(self) -> Judge {
         Judge {
-            clock: self.clock,
+            counting: self,
             meter: self.meter(),
-            models: Models::new(self.limit, self.per),
+            arrived: Vec::new(),
+            spans: Vec::new(),
             refused: Vec::new(),
         }
     }
@@ -78,17 +95,28 @@ impl Counting {
 
 impl Judge {
     pub(crate) fn arrive(&mut self, now: Duration) {
-        let now = self.clock.read(now);
-        self.models.arrive(now);
+        let now = self.counting.clock.read(now);
+        self.arrived.push(now);
         if !self.meter.arrive(now) {
             self.refused.push(now);
         }
     }
 
     pub(crate) fn end(&mut self, arrived: Duration, now: Duration) {
-        let (arrived, now) = (self.clock.read(arrived), self.clock.read(now));
-        self.models.end(now);
+        let clock = self.counting.clock;
+        let (arrived, now) = (clock.read(arrived), clock.read(now));
+        self.spans.push((arrived, now + self.counting.per));
         self.meter.end(arrived, now);
+    }
+
+    pub(crate) fn largest(&self) -> Largest {
+        let (arrived, per) = (&self.arrived, self.counting.per);
+        Largest {
+            interval: audit::fullest_interval(arrived, per),
+            estimate: audit::fullest_counter(arrived, per),
+            level: audit::fullest_bucket(arrived, self.counting.limit, per) - 1.0,
+            in_flight: audit::most_open(&self.spans),
+        }
     }
 }
 

@@ -20,7 +20,6 @@ use tower_tds::{Limits, Proof, layers::limits::Rules};
 mod audit;
 mod clocks;
 mod judge;
-mod models;
 mod network;
 mod quotas;
 mod random;

@@ -23,8 +23,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_tds::{Limiter, Limits, layers::limits::RequestLimitLayer};
 
 use crate::{
-    judge::{Counting, Judge},
-    models::Largest,
+    judge::{Counting, Judge, Largest},
     network::Network,
 };
 
@@ -166,7 +165,7 @@ impl World {
         let judges = world.judges.iter();
         Seen {
             over: judges.clone().flat_map(|it| it.refused.clone()).collect(),
-            largest: judges.map(|judge| judge.models.largest()).collect(),
+            largest: judges.map(Judge::largest).collect(),
             longest_way: world.network.longest_way(),
             ..world.seen.clone()
         }

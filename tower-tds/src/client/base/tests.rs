@@ -74,24 +74,3 @@ fn parameters_are_appended_and_read_back_as_they_were() {
         "/stops?$filter=line%20eq%20'307'"
     );
 }
-
-#[test]
-fn malformed_target_is_an_invalid_request() {
-    let no_path =
-        ["v1/bus", "", "d.example", "?a=b", "*"].map(|target| (target, "begin it with /"));
-    let unusable = ["/a#b", "/a?b=#c", "/a b", "https://[d/", "/\u{7f}"].map(|target| (target, ""));
-    for (target, said) in no_path.into_iter().chain(unusable) {
-        let resolved =
-            Base::parse(target.to_owned()).and_then(|target| base("https://d").resolve(target));
-        let error = resolved.expect_err(target);
-        assert_eq!(error.kind(), Kind::InvalidRequest, "{target}");
-        assert!(error.to_string().contains(said), "{error}");
-    }
-}
-
-#[test]
-fn a_base_with_a_query_is_refused() {
-    let uri = "https://d/api?key=1".parse().expect("an address");
-    let error = Base::new(uri).expect_err("a query");
-    assert!(error.to_string().contains("query"), "{error}");
-}

@@ -20,8 +20,6 @@ async fn status_names_each_wait_cause() {
     client.tokens().ready().await.expect("a token");
     let mut status = client.status();
     assert_eq!(status.waits_for(), None, "there is no waiter");
-    status.limits.waiting = 1;
-    assert_eq!(status.waits_for().as_deref(), Some("the HTTP client"));
     let full = "a place in flight: responses are slow, or bodies are not read";
     for (cause, text) in [
         (WaitCause::Rate, "the rate limit"),
@@ -30,9 +28,6 @@ async fn status_names_each_wait_cause() {
         status.limits.waits_for = Some(cause);
         assert_eq!(status.waits_for().as_deref(), Some(text));
     }
-    status.limits.waits_for = None;
-    status.limits.in_flight = status.in_flight;
-    assert_eq!(status.waits_for().as_deref(), Some(full));
     status.limits.silent_for = Some(Duration::from_millis(700));
     let silence = "the end of the silence after a refusal, 700ms";
     assert_eq!(status.waits_for().as_deref(), Some(silence));

@@ -20,7 +20,7 @@ fn secure(
 ) -> impl Service<Uri, Response: Send, Error = BoxError, Future: Send> + Clone + Send {
     let tls = Tls::default().config(true).expect("roots");
     let connector = connector(limiter, Schemes::HttpsOnly, tls, Proxies::default());
-    bounded(connector)
+    Timeout::new(connector, HANDSHAKE_TIMEOUT)
 }
 
 #[tokio::test]

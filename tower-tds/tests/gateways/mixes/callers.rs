@@ -17,7 +17,7 @@ use fastrand::Rng;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use hyper_util::{
-    client::legacy,
+    client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
 use tokio::{
@@ -30,10 +30,7 @@ use tower_tds::{
     layers::limits::{ConnectionLimitLayer, RequestLimitLayer},
 };
 
-use super::{
-    mix::{Mix, Stack},
-    network::Network,
-};
+use super::mix::{Mix, Stack};
 use crate::load::{Body, Caller, boxed};
 
 /// A client that callers in several runtimes share.
@@ -49,10 +46,10 @@ pub(crate) struct Called {
 
 impl Called {
     /// Builds the client of this mix, and returns it with its limiter.
-    pub(crate) fn new(mix: &Mix, network: &Arc<Network>, url: &str) -> (Self, Limiter) {
+    pub(crate) fn new(mix: &Mix, url: &str) -> (Self, Limiter) {
         let (service, limiter) = match mix.stack {
-            Stack::Client => client(mix, network, url),
-            Stack::Bare => layers(mix, network),
+            Stack::Client => client(mix, url),
+            Stack::Bare => layers(mix),
         };
         let called = Self {
             service,
@@ -127,25 +124,23 @@ impl Called {
     }
 }
 
-fn client(mix: &Mix, network: &Arc<Network>, url: &str) -> (Caller, Limiter) {
+fn client(mix: &Mix, url: &str) -> (Caller, Limiter) {
     let credentials = Credentials::new("key", "s3cr3t").expect("they can be sent");
-    let mut builder = Client::builder(url, url, credentials)
+    let client = Client::builder(url, url, credentials)
         .loopback_http()
         .limits(mix.limits())
         .answer_timeout(PATIENCE);
-    // The client's own connector is a part of the test wherever it can be.
-    if mix.times_out.is_some() {
-        builder = builder.connector(network.connector());
-    }
-    let client = builder.build().expect("loopback is allowed");
+    let client = client.build().expect("loopback is allowed");
     let limiter = client.limiter().clone();
     (boxed(client), limiter)
 }
 
 /// The bare layers. A service between limit and client panics sometimes: in its call, or in a poll.
-fn layers(mix: &Mix, network: &Arc<Network>) -> (Caller, Limiter) {
+fn layers(mix: &Mix) -> (Caller, Limiter) {
     let limiter = Limiter::new(mix.limits());
-    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(network.connector());
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    let connector = ConnectionLimitLayer::new(limiter.clone()).layer(tcp);
     let http = legacy::Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(Duration::from_secs(2))

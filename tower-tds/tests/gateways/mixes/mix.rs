@@ -30,8 +30,6 @@ pub(crate) struct Mix {
     pub(crate) delay: Duration,
     /// When and for how long nothing passes.
     pub(crate) cut: Option<(Duration, Duration)>,
-    /// After this time in a cut, a kernel gives up a socket that has written.
-    pub(crate) times_out: Option<Duration>,
     /// Percent of the calls that are cancelled.
     pub(crate) cancels: u8,
     pub(crate) lost_after: Duration,
@@ -76,9 +74,8 @@ impl Mix {
         let sockets = rng.u32(4..16) + if has_bucket(rules) { AT_ONCE } else { 0 };
         let begins = runs.mul_f64(0.2 + 0.2 * rng.f64());
         let cut = (turn(1, 2) == 1).then_some((begins, cut));
-        let times_out = cut.filter(|_| rng.bool()).map(|(_, length)| length / 5);
-        // A request that was given up arrives when the cut ends, unless its kernel gives up before.
-        let stays = times_out.or(cut.map(|(_, length)| length));
+        // A request that was given up arrives when the cut ends.
+        let stays = cut.map(|(_, length)| length);
         Self {
             seed,
             stack: [Stack::Bare, Stack::Bare, Stack::Client][turn(1, 3)],
@@ -90,7 +87,6 @@ impl Mix {
             in_flight: sockets - 1 + rng.u32(..2) * 4,
             delay,
             cut,
-            times_out,
             cancels: [0, 20, 50, 80][rng.usize(..4)],
             lost_after: stays.unwrap_or_default() + delay * 2 + SERVED,
             runs,

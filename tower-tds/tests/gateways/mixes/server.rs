@@ -2,7 +2,6 @@
 //! each socket.
 
 use std::{
-    future::pending,
     io,
     net::SocketAddr,
     sync::{Arc, Mutex},
@@ -17,7 +16,6 @@ use tokio::{
         tcp::{ReadHalf, WriteHalf},
     },
     select, spawn,
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::JoinHandle,
     time::{Instant, sleep, sleep_until, timeout},
 };
@@ -38,9 +36,6 @@ pub(crate) struct Ledger {
     /// Whether requests are answered without faults.
     is_calm: bool,
 }
-
-/// Whether a request is for a token, the end of its service, and its count.
-type Request = (bool, Instant, JoinHandle<()>);
 
 /// The fate of a request and its socket.
 #[derive(Clone, Copy, PartialEq)]
@@ -103,10 +98,6 @@ impl Server {
         of(&mut self.ledger.lock().expect("no holder panics"))
     }
 
-    fn count(&self) {
-        self.ledger(|ledger| ledger.counted.push(Instant::now()));
-    }
-
     /// Records the end of a socket. It comes before anything that the client can notice.
     fn end(&self, nth: usize) {
         self.ledger(|ledger| ledger.sockets[nth].1 = Some(Instant::now()));
@@ -130,54 +121,73 @@ impl Server {
 
 /// Serves one socket until either side ends it.
 async fn serve(mut stream: TcpStream, nth: usize, server: Arc<Server>, mut rng: Rng) {
-    let (requests, queue) = unbounded_channel();
-    let (from, to) = stream.split();
-    let reader_rng = rng.fork();
-    let is_reset = select! {
-        () = read(from, requests, &server, reader_rng) => false,
-        fate = answer(to, queue, &server, &mut rng) => fate == Fate::Reset,
-    };
+    let (mut from, mut to) = stream.split();
+    let (mut bytes, mut is_reset) = (Vec::new(), false);
+    while let Some(head) = read(&mut from, &mut bytes).await {
+        let is_for_token = head.starts_with(b"POST ");
+        let (ends, counted) = count(&server, &mut rng);
+        let answered = async {
+            sleep_until(ends).await;
+            counted.await.expect("a count does not panic");
+            let fate = server.fate(is_for_token, &mut rng);
+            match write(&mut to, is_for_token, fate, &mut rng).await {
+                Ok(()) => fate,
+                // The client has ended it, which is read.
+                Err(_) => Fate::Hang,
+            }
+        };
+        // Before its answer, a client sends nothing but its end.
+        let fate = select! {
+            biased;
+            fate = answered => fate,
+            _ = silence(&mut from, &mut bytes) => break,
+        };
+        is_reset = fate == Fate::Reset;
+        match fate {
+            Fate::Answer | Fate::SlowBody | Fate::EarlyHints => continue,
+            Fate::Reset | Fate::CloseAfter => {}
+            // The socket counts until the client has ended it, too (RFC 9112, section 9.6).
+            Fate::Hang | Fate::CloseFirst => silence(&mut from, &mut bytes).await,
+        }
+        break;
+    }
     server.end(nth);
     if is_reset {
         stream.set_zero_linger().ok();
     }
 }
 
-/// Reads requests until the client's end or reset. Counts each, even if its caller leaves.
-async fn read(
-    mut from: ReadHalf<'_>,
-    requests: UnboundedSender<Request>,
-    server: &Arc<Server>,
-    mut rng: Rng,
-) {
-    let mut bytes = Vec::new();
+/// Counts a request, even if its caller leaves. Returns the end of its service, and its count.
+fn count(server: &Arc<Server>, rng: &mut Rng) -> (Instant, JoinHandle<()>) {
+    let begins = Instant::now() + Duration::from_millis(rng.u64(..60));
+    let ends = begins + Duration::from_millis(rng.u64(..120));
+    let at = match server.mix.counts {
+        Counts::Arrival => Instant::now(),
+        Counts::Begin => begins,
+        Counts::End => ends,
+    };
+    let counting = Arc::clone(server);
+    let counted = async move {
+        sleep_until(at).await;
+        counting.ledger(|ledger| ledger.counted.push(Instant::now()));
+    };
+    (ends, spawn(counted))
+}
+
+/// Reads a request, or returns `None` at the client's end or reset.
+async fn read(from: &mut ReadHalf<'_>, bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
     loop {
-        while let Some(head) = take_request(&mut bytes) {
-            let begins = Instant::now() + Duration::from_millis(rng.u64(..60));
-            let ends = begins + Duration::from_millis(rng.u64(..120));
-            let at = match server.mix.counts {
-                Counts::Arrival => None,
-                Counts::Begin => Some(begins),
-                Counts::End => Some(ends),
-            };
-            if at.is_none() {
-                server.count();
-            }
-            let counting = Arc::clone(server);
-            let counted = spawn(async move {
-                if let Some(at) = at {
-                    sleep_until(at).await;
-                    counting.count();
-                }
-            });
-            let is_for_token = head.starts_with(b"POST ");
-            requests.send((is_for_token, ends, counted)).ok();
+        if let Some(request) = take_request(bytes) {
+            return Some(request);
         }
-        let read = timeout(SILENT, from.read_buf(&mut bytes)).await;
-        if !matches!(read, Ok(Ok(1..))) {
-            break;
-        }
+        let read = timeout(SILENT, from.read_buf(bytes)).await;
+        matches!(read, Ok(Ok(1..))).then_some(())?;
     }
+}
+
+/// Waits for the client's end or reset.
+async fn silence(from: &mut ReadHalf<'_>, bytes: &mut Vec<u8>) {
+    while read(from, bytes).await.is_some() {}
 }
 
 /// Takes the first whole request from `bytes`.
@@ -189,31 +199,6 @@ fn take_request(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
         line.trim().parse().expect("a length")
     });
     (bytes.len() >= head + length).then(|| bytes.drain(..head + length).collect())
-}
-
-/// Answers requests until this side ends the socket. Returns how.
-async fn answer(
-    mut to: WriteHalf<'_>,
-    mut queue: UnboundedReceiver<Request>,
-    server: &Server,
-    rng: &mut Rng,
-) -> Fate {
-    while let Some((is_for_token, ends, counted)) = queue.recv().await {
-        sleep_until(ends).await;
-        counted.await.expect("a count does not panic");
-        let fate = server.fate(is_for_token, rng);
-        if write(&mut to, is_for_token, fate, rng).await.is_err() {
-            // The reader sees the end as well.
-            break;
-        }
-        match fate {
-            Fate::Answer | Fate::SlowBody | Fate::EarlyHints => {}
-            Fate::Reset | Fate::CloseAfter => return fate,
-            // The socket counts until the client has ended it, too (RFC 9112, section 9.6).
-            Fate::Hang | Fate::CloseFirst => break,
-        }
-    }
-    pending().await
 }
 
 async fn write(
