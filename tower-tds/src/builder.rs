@@ -8,17 +8,18 @@ use std::{
     time::Duration,
 };
 
-use http::{Uri, header, uri::Scheme};
+use http::{Request, Uri, header, uri::Scheme};
 use hyper::rt::{Read, Write};
 use hyper_util::client::{legacy::connect::Connection, proxy::matcher::Intercept};
-use tower::{BoxError, Layer as _};
+use tokio::time::Instant;
+use tower::{BoxError, ServiceBuilder};
 use tower_oidc_cc::{
     ConfigError, Credentials, CredentialsProvider, Origin, TokenEndpoint, TokenSource,
     TokenSourceBuilder,
 };
 use tower_service::Service;
 use tower_tds_errors::RetryLayer;
-use tower_tds_limits::{Limits, RequestLimitLayer};
+use tower_tds_limits::{DeadlineAt, Limits, RequestLimitLayer};
 
 #[cfg(feature = "compression")]
 use crate::http::compression;
@@ -468,7 +469,15 @@ impl Builder {
         // queue, because a waiting call may need the token.
         let limit = RequestLimitLayer::new(data.first_in_line()).answer_timeout(TOKEN_ANSWER);
         let longest = longest_turn(data.limits()).saturating_add(TOKEN_ANSWER);
-        let token_http = limit.layer(clients.tokens);
+        let token_http = ServiceBuilder::new()
+            .map_request(move |mut request: Request<_>| {
+                // With its hand-over, a request that its source has given up is not sent later.
+                let ends = Instant::now() + longest;
+                DeadlineAt::bound(request.extensions_mut(), ends.into_std());
+                request
+            })
+            .layer(limit)
+            .service(clients.tokens);
         let tokens = TokenSource::builder(endpoint, self.credentials)
             .header(header::USER_AGENT, USER_AGENT)
             .timeout(longest);
