@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::{clock::nanos, wait::Deadline};
+use crate::{clock::nanos, wait::CallDeadline};
 
 /// Usual times by the octave of the deadlines, because calls with longer ones are usually slower.
 #[derive(Debug, Default)]
-pub(super) struct Times([Usual; OCTAVES]);
+pub(super) struct UsualTimes([Usual; OCTAVES]);
 
 /// Mean and deviation of recent times, as in TCP's retransmission timer (RFC 6298). Both are zero before the
 /// first.
@@ -16,9 +16,9 @@ struct Usual {
     deviation: u64,
 }
 
-// === impl Times ===
+// === impl UsualTimes ===
 
-impl Times {
+impl UsualTimes {
     #[inline]
     pub(super) fn learn(&mut self, octave: u8, took: u64) {
         if let Some(usual) = self.0.get_mut(usize::from(octave)) {
@@ -36,7 +36,7 @@ impl Times {
 
 /// Returns the octave of a deadline. A call without one is ordered as if it had a minute.
 #[inline]
-pub(super) fn octave(deadline: Option<&Deadline>) -> u8 {
+pub(super) fn octave(deadline: Option<&CallDeadline>) -> u8 {
     let whole = deadline.map_or(MINUTE, |deadline| nanos(deadline.whole));
     let octave = (whole / MILLISECOND).checked_ilog2().unwrap_or_default();
     u8::try_from(octave).map_or(LAST, |octave| octave.min(LAST))

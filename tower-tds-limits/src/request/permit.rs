@@ -44,13 +44,13 @@ enum Stage {
 }
 
 pin_project! {
-    /// Response body that holds the place of its request among those in flight.
+    /// Response body that holds the slot of its request among those in flight.
     ///
-    /// The place returns at the end of the body, at an error, or when you drop the body. A body
+    /// The slot returns at the end of the body, at an error, or when you drop the body. A body
     /// that has already ended when the head arrives holds none, and neither does the default.
     ///
     /// # Cancel safety
-    /// Dropping it returns the place at once. The permits of the quotas are held for as
+    /// Dropping it returns the slot at once. The permits of the quotas are held for as
     /// long as [`Proof`](crate::Proof) demands.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ pin_project! {
     pub struct PermitBody<B> {
         #[pin]
         inner: B,
-        // Also kept for its drop, which frees the place.
+        // Also kept for its drop, which frees the slot.
         permit: Option<RequestPermit>,
     }
 }
@@ -143,8 +143,9 @@ impl RequestPermit {
     /// Records the end of the call without a response. The request may still be counted for this long.
     #[cold]
     pub(super) fn lose(&mut self, after: Duration) {
-        let lose = |account: &mut Account, now| account.lose(now, self.grant, after);
-        self.stack.account.update_now(lose);
+        let (now, grant) = (clock::now(), self.grant);
+        let account = &self.stack.account;
+        account.update(|account| account.lose(now, grant, after));
         self.stage = Stage::Over;
     }
 

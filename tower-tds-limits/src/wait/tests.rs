@@ -23,7 +23,7 @@ struct Script {
 impl Limit for Script {
     type Granted = ();
 
-    fn opens(&mut self, _line: Line, now: Instant) -> (Option<Instant>, WaitCause) {
+    fn opens(&mut self, _priority: Priority, now: Instant) -> (Option<Instant>, WaitCause) {
         while self.at.first().is_some_and(|at| *at <= now) {
             self.at.remove(0);
             self.free += 1;
@@ -33,11 +33,11 @@ impl Limit for Script {
         (opens.copied(), WaitCause::InFlight)
     }
 
-    fn admit(&mut self, _line: Line, _: Option<&Deadline>) {
+    fn admit(&mut self, _priority: Priority, _: Option<&CallDeadline>) {
         self.free = self.free.saturating_sub(1);
     }
 
-    fn usual(&self, _line: Line, _deadline: &Deadline) -> Duration {
+    fn usual(&self, _deadline: &CallDeadline) -> Duration {
         self.usual
     }
 }
@@ -50,15 +50,15 @@ fn limit(free: usize) -> Arc<Shared<Script>> {
 }
 
 fn waiter(shared: &Arc<Shared<Script>>) -> Waiter<Script> {
-    Waiter::new(shared, Line::Back)
+    Waiter::new(shared, Priority::Normal)
 }
 
-fn poll(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Kind>> {
+fn poll(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Decision>> {
     waiter.poll_pass(cx, clock::now(), None, usize::MAX, true)
 }
 
 /// Polls a waiter whose call is not ready.
-fn skip(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Kind>> {
+fn skip(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Decision>> {
     waiter.poll_pass(cx, clock::now(), None, usize::MAX, false)
 }
 
@@ -79,7 +79,7 @@ fn due_in(shared: &Arc<Shared<Script>>, millis: Option<u64>) -> impl Future<Outp
     let deadline = millis.map(|millis| {
         let whole = Duration::from_millis(millis);
         let at = clock::now() + whole;
-        Deadline {
+        CallDeadline {
             at,
             whole,
             has_body: false,
@@ -153,7 +153,7 @@ async fn unpolled_waiters_delay_the_next_by_ten_milliseconds() {
         let passes = tokio::spawn(async move {
             poll_fn(|cx| poll(&mut polled, cx))
                 .await
-                .expect("it has a place");
+                .expect("it has a rank");
         });
         tokio::task::yield_now().await;
         let begin = Instant::now();
@@ -225,7 +225,7 @@ fn a_limit_outlives_the_runtime_of_its_timer() {
         ends.await.expect("no panic");
         open_in(&shared, soon);
         let passed = (&mut waits).await.expect("no panic");
-        passed.expect("it has a place");
+        passed.expect("it has a rank");
     });
 }
 
