@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use self::throttle::{Refreshes, Roles, backoff};
 use crate::{
     clock::Timestamp,
-    error::{Kind, Refresh, TokenError},
+    error::{ErrorKind, Refresh, TokenError},
     reply::{AccessToken, Issued, Lifetime},
 };
 
@@ -260,7 +260,7 @@ impl State {
         let draw = (self.draw)();
         let Some(lifetime) = issued.lifetime_at(now, self.refresh_before, draw) else {
             let reason = "its token was expired on arrival, by the clock of this machine";
-            return self.failed(&TokenError::new(Kind::Malformed(reason)), now);
+            return self.failed(&TokenError::new(ErrorKind::Malformed(reason)), now);
         };
         if let Some(flight) = self.in_flight.filter(|it| it.trigger == Trigger::Refused) {
             self.refreshes.note_at(flight.began);
