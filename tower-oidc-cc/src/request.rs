@@ -51,10 +51,10 @@ pub(crate) struct TokenRequests {
 }
 
 /// The HTTP client behind one type: sends a request and reads the response, whose body may fail alone.
-pub(crate) type Exchange = dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Buffered<BoxError>, BoxError>>
-    + Send
-    + Sync;
-type Buffered<E> = (Parts, Result<Bytes, E>);
+pub(crate) type Exchange =
+    dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Pieces<BoxError>, BoxError>> + Send + Sync;
+/// Head and body of a response.
+type Pieces<E> = (Parts, Result<Bytes, E>);
 
 // === impl Grant ===
 
@@ -148,7 +148,7 @@ impl Grant {
     async fn exchange(
         &self,
         mut request: Request<Bytes>,
-    ) -> Result<Buffered<TokenError>, TokenError> {
+    ) -> Result<Pieces<TokenError>, TokenError> {
         for (name, value) in &self.settings.headers {
             let entry = request.headers_mut().entry(name);
             entry.or_insert_with(|| value.clone());

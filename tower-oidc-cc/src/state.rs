@@ -50,7 +50,6 @@ pub(crate) struct State {
 }
 
 /// A token, and what the service has said of it.
-#[derive(Debug)]
 struct Kept {
     bearer: Arc<Bearer>,
     /// Whether its first call is this process's: nobody else has used it, and the layer reads the responses.
@@ -78,7 +77,6 @@ struct Flight {
 }
 
 /// Last failure, until a success.
-#[derive(Debug)]
 struct Failure {
     error: TokenError,
     /// Failures since the last success.

@@ -222,7 +222,6 @@ impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
         f.debug_struct("ConnectionLimit")
             .field("inner", &self.inner)
             .field("limiter", &self.limiter)
-            .field("ready", &self.ready)
             .finish_non_exhaustive()
     }
 }

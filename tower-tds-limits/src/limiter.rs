@@ -308,7 +308,7 @@ impl Stack {
             let too_many = grant.has_range || sockets.open(now) > sockets.most_at(now);
             self.account.read(|account, _| {
                 let lowers = account.lower_sockets(now, grant, too_many);
-                sockets.lower(account.sockets());
+                sockets.lowered = account.sockets();
                 lowers
             })
         })

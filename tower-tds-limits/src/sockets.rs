@@ -29,7 +29,7 @@ pub(crate) struct Connections {
     /// Permits that go back later, and when.
     returning: Vec<(Instant, Priority)>,
     /// Limit after a 416, as the account has set it, and until when it applies.
-    lowered: Option<(u32, Instant)>,
+    pub(crate) lowered: Option<(u32, Instant)>,
     /// When the [share](crate::Share) ends, if there is one. Dropped at its end, which closes all sockets.
     ends: watch::Sender<Option<Instant>>,
 }
@@ -106,11 +106,6 @@ impl Connections {
     pub(crate) fn most_at(&self, now: Instant) -> u32 {
         let lowered = self.lowered.filter(|(_, until)| now < *until);
         lowered.map_or(self.most, |(most, _)| most.min(self.most))
-    }
-
-    /// Applies what 416s have left, and until when.
-    pub(crate) fn lower(&mut self, lowered: Option<(u32, Instant)>) {
-        self.lowered = lowered;
     }
 
     fn count(&mut self, priority: Priority) -> &mut u32 {

@@ -66,7 +66,7 @@ pub(crate) struct CallDeadline {
 /// Only waiters that want a turn are stored. A waiter whose inner service is not ready, or that was
 /// not polled in time for its turn, keeps only its [`Rank`], so that no scan meets it. When it is
 /// polled, it passes before all later ones.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Queue {
     /// Waiters that want a turn.
     runnable: BTreeMap<Rank, Waker>,
@@ -90,7 +90,6 @@ struct Rank {
 }
 
 /// Turn of the waiters that were woken last. The others wait until it ends.
-#[derive(Debug)]
 struct Turn {
     /// Last of them.
     rank: Rank,

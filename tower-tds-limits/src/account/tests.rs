@@ -97,9 +97,8 @@ fn response_with_an_older_time_counts_at_the_newest_time() {
     account.prove_by_head(start + ms(100), grants[0], Outcome::Accepted, true);
     // This event read the clock before it took the lock.
     account.prove_by_head(start + ms(99), grants[1], Outcome::Accepted, true);
-    let back = start + ms(100 + 1_002);
     let (opens, _) = account.opens(Priority::Normal, start + ms(101));
-    assert_eq!(opens, Some(back));
+    assert_eq!(opens, Some(start + ms(100 + 1_002)));
     assert_eq!(account.in_flight, 0);
 }
 

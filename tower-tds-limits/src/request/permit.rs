@@ -78,11 +78,6 @@ impl RequestPermit {
         }
     }
 
-    /// How long the request may still be counted after its call has ended without a response.
-    pub(super) fn lost_after(&self) -> Duration {
-        self.stack.limits.lost_after
-    }
-
     /// Records an outcome. `is_whole` is set for an error, and for a response whose body has ended.
     /// Returns whether the body has to hold the permit; if not, the permit is to be dropped.
     #[inline]
@@ -90,11 +85,11 @@ impl RequestPermit {
         match outcome {
             Outcome::Unsent => self.withdraw(),
             // After such an outcome neither the head nor the end of the body is a proof.
-            Outcome::Lost => self.lose(self.lost_after()),
+            Outcome::Lost => self.lose(self.stack.limits.lost_after),
             // The service behind the gateway may still begin the request, and end it at any time.
             Outcome::GatewayTimedOut => self.lose(match self.stack.limits.proof {
                 Proof::Head => TIMED_OUT,
-                Proof::End => TIMED_OUT + self.lost_after(),
+                Proof::End => TIMED_OUT + self.stack.limits.lost_after,
             }),
             outcome => self.prove_by_head(outcome, is_whole),
         }
@@ -127,7 +122,7 @@ impl RequestPermit {
         }
         let now = clock::now();
         self.time(false, || now);
-        let (took, after) = (self.took, self.lost_after());
+        let (took, after) = (self.took, self.stack.limits.lost_after);
         self.stack.account.update(|account| {
             if is_timed {
                 account.learn(now, grant, took, whole);

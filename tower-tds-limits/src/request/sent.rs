@@ -50,7 +50,6 @@ struct Rest<F> {
 // === impl SentCall ===
 
 impl<F> SentCall<F> {
-    #[inline]
     pub(super) fn new<B, E>(
         response: F,
         permit: RequestPermit,
@@ -146,7 +145,7 @@ impl<F> SentCall<F> {
             rest.permit.withdraw();
             return WaitCause::Connection;
         }
-        let longest = clock::now() + LONGEST.min(rest.permit.lost_after());
+        let longest = clock::now() + LONGEST.min(rest.permit.stack.limits.lost_after);
         let until = match (handed, decision) {
             (Handed::Taken | Handed::Ended, None | Some(Decision::Deadline)) => longest,
             // The request may not have been sent yet, and is not sent after the deadline.
@@ -193,7 +192,8 @@ impl<F> Rest<F> {
                 let error = error.into();
                 match of_error(&*error) {
                     Outcome::Lost if self.handed() == Handed::Ended => {
-                        self.permit.lose(ENDED.min(self.permit.lost_after()));
+                        let lost_after = self.permit.stack.limits.lost_after;
+                        self.permit.lose(ENDED.min(lost_after));
                     }
                     outcome => drop(self.permit.record(outcome, true)),
                 }

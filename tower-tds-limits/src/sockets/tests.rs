@@ -81,7 +81,7 @@ proptest! {
                     connections.returning.push((now + SECOND, Priority::High));
                     tokens -= 1;
                 }
-                _ => connections.lower(Some((before - before / 2, now + 10 * MINUTE))),
+                _ => connections.lowered = Some((before - before / 2, now + 10 * MINUTE)),
             }
             prop_assert!(connections.open(now) <= most);
             prop_assert!(connections.data <= (most - 1).max(1));
@@ -101,8 +101,7 @@ fn moved_reader_is_woken_at_the_end_of_its_share() {
         first.enter(|cx, _| assert_pending!(permit.poll_over(cx)));
     }
     second.enter(|cx, _| assert_pending!(permit.poll_over(cx)));
-    let now = Instant::now();
-    let over = shared.update(|connections| connections.set_share(4, now, now));
+    let over = shared.update(|it| it.set_share(4, Instant::now(), Instant::now()));
     drop(over.expect("it has ended"));
     assert!(second.is_woken());
     let error = second.enter(|cx, _| assert_ready!(permit.poll_over(cx)));

@@ -11,7 +11,6 @@ use super::{
 };
 
 /// One waiter of a limit. Dropping it gives up its rank.
-#[derive(Debug)]
 pub(crate) struct Waiter<L: Limit> {
     shared: Arc<Shared<L>>,
     priority: Priority,
