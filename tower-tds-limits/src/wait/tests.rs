@@ -75,7 +75,7 @@ macro_rules! pass {
 }
 
 /// A waiter whose call ends so soon, or never.
-fn due_in(shared: &Arc<Shared<Script>>, millis: Option<u64>) -> impl Future<Output = bool> + use<> {
+fn due_in(mut waiter: Waiter<Script>, millis: Option<u64>) -> impl Future<Output = bool> {
     let deadline = millis.map(|millis| {
         let whole = Duration::from_millis(millis);
         let at = clock::now() + whole;
@@ -85,7 +85,6 @@ fn due_in(shared: &Arc<Shared<Script>>, millis: Option<u64>) -> impl Future<Outp
             has_body: false,
         }
     });
-    let mut waiter = waiter(shared);
     poll_fn(move |cx| {
         waiter
             .poll_pass(cx, clock::now(), deadline.as_ref(), usize::MAX, true)
@@ -98,26 +97,27 @@ async fn the_call_that_must_start_first_passes_first_and_nothing_starves() {
     let shared = limit(0);
     shared.update(|script| script.usual = Duration::from_millis(100));
     let mut waiters = Vec::new();
-    // The last one has waited for a minute by then, and comes before all.
-    for (deadline, after) in [
-        (None, 59_000),
-        (None, 500),
-        (Some(9_000), 500),
-        (Some(1_000), 0),
-        (Some(1_000), 0),
+    // The first one has waited for a minute by then, and comes before all but token requests, which come by arrival.
+    for (priority, deadline, after) in [
+        (Priority::Normal, None, 59_000),
+        (Priority::Normal, None, 500),
+        (Priority::Normal, Some(9_000), 500),
+        (Priority::Normal, Some(1_000), 0),
+        (Priority::Normal, Some(1_000), 0),
+        (Priority::High, Some(9_000), 0),
+        (Priority::High, Some(1_000), 0),
     ] {
-        let mut waiter = task::spawn(Box::pin(due_in(&shared, deadline)));
+        let waiter = due_in(Waiter::new(&shared, priority), deadline);
+        let mut waiter = task::spawn(Box::pin(waiter));
         assert_pending!(waiter.poll());
         waiters.push(waiter);
         sleep(Duration::from_millis(after)).await;
     }
-    for next in [0, 3, 4, 2, 1] {
+    for next in [5, 6, 0, 3, 4, 2, 1] {
         give_back(&shared);
         let woken: Vec<_> = waiters.iter().map(|waiter| waiter.is_woken()).collect();
-        assert!(
-            woken[next] && waiters[next].poll().is_ready(),
-            "{next}: {woken:?}"
-        );
+        let passes = woken[next] && waiters[next].poll().is_ready();
+        assert!(passes, "{next}: {woken:?}");
     }
 }
 
