@@ -221,7 +221,7 @@ fn two_threads(c: &mut Criterion) {
     group.finish();
 }
 
-/// Up to 100,000 calls wait for one place in flight. Each round frees the place, gives it to the call in
+/// Up to 100,000 calls wait for one slot in flight. Each round frees the slot, gives it to the call in
 /// front, and queues one more call.
 fn waiters(c: &mut Criterion) {
     // The queue's timer needs a runtime.
@@ -260,7 +260,7 @@ fn wait(service: &mut RequestLimit<Echo>, cx: &mut Context<'_>) -> Call {
     call
 }
 
-/// A request whose response has a body: it holds its place in flight until it is dropped.
+/// A request whose response has a body: it holds its slot in flight until it is dropped.
 fn unread_request() -> Request<Full<Bytes>> {
     Request::new(Full::from("unread"))
 }

@@ -36,7 +36,7 @@ async fn main() -> Result<(), BoxError> {
             .header("authorization", format!("Bearer {token}"))
             .body(Empty::<Bytes>::new())?;
         let call = service.clone().oneshot(request);
-        // A call holds its place in flight until its body has been read.
+        // A call holds its slot in flight until its body has been read.
         calls.spawn(async move { Ok::<_, BoxError>(call.await?.into_body().collect().await?) });
     }
     while let Some(call) = calls.join_next().await {

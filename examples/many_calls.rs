@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let call = client
             .get(format!("/v1/live/bus-{line}"))
             .deadline(Duration::from_secs(30));
-        // A response holds its place in flight until its body is read, so each task reads its own.
+        // A response holds its slot in flight until its body is read, so each task reads its own.
         calls.spawn(async move { call.await?.bytes().await });
     }
     let (mut answered, mut failed) = (0, 0);

@@ -48,7 +48,7 @@ async fn semaphore() -> Row {
     let (server, http, _, bearer) = service().await;
     let places = Arc::new(Semaphore::new(60));
     run(
-        "60 places in flight alone",
+        "60 slots in flight alone",
         (server, bearer),
         move |request| {
             let (places, http) = (Arc::clone(&places), http.clone());
@@ -90,7 +90,7 @@ async fn governed() -> Row {
     let limiter = Arc::new(RateLimiter::direct(governor::Quota::per_second(fifty)));
     let places = Arc::new(Semaphore::new(60));
     run(
-        "governor, 60 places in flight",
+        "governor, 60 slots in flight",
         (server, bearer),
         move |request| {
             let (limiter, places, http) = (Arc::clone(&limiter), Arc::clone(&places), http.clone());

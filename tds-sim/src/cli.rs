@@ -62,7 +62,7 @@ pub(crate) struct Cli {
     #[arg(long, help_heading = ANSWERS, value_name = "BYTES", default_value_t = 128)]
     live_bytes: u64,
 
-    /// How often live resources change, with a new tag and time [default: never]
+    /// How often live resources change, with a new tag and time; without it, they do not
     #[arg(long, help_heading = ANSWERS, value_name = "INTERVAL", value_parser = interval)]
     live_every: Option<Duration>,
     /// Serve this folder's files, subject to the limits and the token check

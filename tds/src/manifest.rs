@@ -25,11 +25,11 @@ pub(crate) struct Manifest {
     /// Id of the machine's last start, if the system has one.
     boot: Option<String>,
     /// The lock keeps lines apart. It is never held across an await.
-    book: Mutex<Book>,
+    rows: Mutex<Rows>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct Rows {
     /// `None` for a job that writes nothing.
     file: Option<fs::File>,
     /// Entries by file name.
@@ -84,18 +84,18 @@ impl Manifest {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             text => text?,
         };
-        let mut book = Book::default();
+        let mut rows = Rows::default();
         if appends {
             let mut options = fs::OpenOptions::new();
             let mut file = options.append(true).create(true).open(path)?;
             if !text.is_empty() && !text.ends_with('\n') {
                 file.write_all(b"\n")?;
             }
-            book.file = Some(file);
+            rows.file = Some(file);
         }
         for line in text.lines() {
             if let Ok(entry) = serde_json::from_str(line) {
-                book.put(entry);
+                rows.put(entry);
             }
         }
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
@@ -103,7 +103,7 @@ impl Manifest {
             base_url: base_url.trim_end_matches('/').to_owned(),
             accept: accept.to_owned(),
             boot: boot.ok().map(|boot| boot.trim().to_owned()),
-            book: Mutex::new(book),
+            rows: Mutex::new(rows),
         })
     }
 
@@ -115,8 +115,8 @@ impl Manifest {
         length: u64,
         sum: Option<&str>,
     ) -> Option<&'static str> {
-        let book = lock(&self.book);
-        let Some(entry) = book.whole.get(&*item.name.to_string_lossy()) else {
+        let rows = lock(&self.rows);
+        let Some(entry) = rows.whole.get(&*item.name.to_string_lossy()) else {
             return Some("is not in .tds-manifest.jsonl");
         };
         if !self.is_of(entry, item) {
@@ -129,8 +129,8 @@ impl Manifest {
 
     /// Returns the version of a part that can be resumed, if it is of this URL and service.
     pub(crate) fn part(&self, item: &Item) -> Option<Version> {
-        let book = lock(&self.book);
-        let entry = book.parts.get(&*item.name.to_string_lossy())?;
+        let rows = lock(&self.rows);
+        let entry = rows.parts.get(&*item.name.to_string_lossy())?;
         let is_current = entry.part.is_some() && entry.part == self.boot;
         let is_resumable = is_current && entry.version.etag.is_some();
         (self.is_of(entry, item) && is_resumable).then(|| entry.version.clone())
@@ -169,9 +169,9 @@ impl Manifest {
         };
         let mut line = serde_json::to_vec(&entry)?;
         line.push(b'\n');
-        let mut book = lock(&self.book);
-        book.put(entry);
-        book.file
+        let mut rows = lock(&self.rows);
+        rows.put(entry);
+        rows.file
             .as_ref()
             .map_or(Ok(()), |mut file| file.write_all(&line))
     }
@@ -182,9 +182,9 @@ impl Manifest {
     }
 }
 
-// === impl Book ===
+// === impl Rows ===
 
-impl Book {
+impl Rows {
     fn put(&mut self, entry: Entry) {
         if entry.part.is_some() {
             self.parts.insert(entry.file.clone(), entry);

@@ -73,11 +73,11 @@ struct Feed {
 struct Round {
     feed: usize,
     sent_at: Instant,
-    outcome: Outcome,
+    outcome: RoundResult,
 }
 
 /// Number of bytes of a changed response; `None` without a change.
-type Outcome = Result<Option<u64>, Trouble>;
+type RoundResult = Result<Option<u64>, Trouble>;
 
 pub(crate) async fn run(job: Poll, settings: &Settings) -> Result<Exit, Failure> {
     let items = list::read(&job.list)?;
@@ -230,7 +230,7 @@ impl Feed {
         }
     }
 
-    async fn round(&mut self) -> Outcome {
+    async fn round(&mut self) -> RoundResult {
         let there = match &self.path {
             Some(path) => fs::metadata(path).await.ok(),
             None => None,

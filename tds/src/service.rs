@@ -139,18 +139,18 @@ impl Settings {
             missing.push("TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE)");
         }
         let (Some(secret), []) = (secret, &missing[..]) else {
-            let are = if missing.len() > 1 { "are" } else { "is" };
+            let names = missing.join(", ");
+            let names_are = match names.rsplit_once(", ") {
+                Some((names, last)) => format!("{names} and {last} are"),
+                None => format!("{names} is"),
+            };
             return Err(Failure::usage(format!(
-                "{} {are} not set; --simulate calls a simulated service instead",
-                missing.join(" and ")
+                "{names_are} not set; --simulate calls a simulated service instead"
             )));
         };
         let is_plain = |url: &str| {
-            let host = url
-                .starts_with("http://")
-                .then(|| url.parse::<Uri>())?
-                .ok()?;
-            Some(!is_loopback(host.host()?))
+            let url = Some(url).filter(|url| url.starts_with("http://"))?;
+            Some(!is_loopback(url.parse::<Uri>().ok()?.host()?))
         };
         for (name, url) in [(auth_name, auth), (BASE_URL, base)] {
             if is_plain(url) == Some(true) {

@@ -38,6 +38,8 @@ mod tests;
 /// use tower_oidc_cc::{Assertion, Credentials};
 ///
 /// let assertion = Assertion::from_pem(&std::fs::read("client-key.pem")?)?.key_id("2026-11");
+/// // A server of FAPI wants PS256, and its issuer as the audience.
+/// let assertion = assertion.pss()?.audience("https://sso.example.com/realms/timetable");
 /// let credentials = Credentials::private_key_jwt("my-client", assertion)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

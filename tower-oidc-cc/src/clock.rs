@@ -55,10 +55,8 @@ impl Clock {
     )]
     #[inline]
     pub(crate) fn wall(&self) -> SystemTime {
-        match &self.wall {
-            None => SystemTime::now(),
-            Some(wall) => wall(),
-        }
+        let wall = self.wall.as_ref();
+        wall.map_or_else(SystemTime::now, |wall| wall())
     }
 }
 

@@ -77,6 +77,20 @@ pub struct Credentials {
 /// provider is called before each token request. If the server refuses the credentials, calls go on with the token in
 /// use. Without one, or once the service refuses it, they call the provider every five seconds, and new credentials end
 /// the backoff.
+///
+/// # Examples
+///
+/// ```
+/// use tower_oidc_cc::{Credentials, CredentialsProvider};
+///
+/// let mounted = CredentialsProvider::file("my-client", "/run/secrets/client");
+/// // From a vault, or with a field that is new for each request.
+/// let made = CredentialsProvider::from_fn(|| async {
+/// #   async fn read_vault() -> String { String::from("s3cr3t") }
+///     Credentials::new("my-client", read_vault().await)
+/// });
+/// # drop((mounted, made));
+/// ```
 #[derive(Clone)]
 pub struct CredentialsProvider(Arc<dyn Fn() -> Providing + Send + Sync>);
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tower_tds_outcome::place;
 
 use crate::{
-    error::{ConfigError, Kind, TokenError},
+    error::{ConfigError, ErrorKind, TokenError},
     origin::Origin,
     reply,
 };
@@ -173,9 +173,10 @@ impl TokenEndpoint {
         body: Result<Bytes, TokenError>,
         now: SystemTime,
     ) -> Result<Self, TokenError> {
-        let malformed = |what| TokenError::new(Kind::Malformed(what));
+        let malformed = |what| TokenError::new(ErrorKind::Malformed(what));
         if !head.status.is_success() {
-            return Err(reply::failure(head, Kind::Unavailable(head.status), now));
+            let kind = ErrorKind::Unavailable(head.status);
+            return Err(reply::failure(head, kind, now));
         }
         let document: Document = reply::parse(&body?).map_err(malformed)?;
         let (Some(issuer), Some(uri)) =

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, time::Duration};
 
 use tower_tds_outcome::{Cause, Outcome, Resend, Secrets};
 
-pub(crate) use self::token::Kind;
+pub(crate) use self::token::ErrorKind;
 pub use self::token::TokenError;
 
 mod token;
@@ -37,9 +37,9 @@ mod token;
 ///     }
 /// }
 /// ```
-pub struct Error(Box<Reason>);
+pub struct Error(Box<Repr>);
 
-enum Reason {
+enum Repr {
     /// There was no token for the request, which was not sent.
     Token(TokenError),
     /// The service below failed.
@@ -75,36 +75,36 @@ pub struct ConfigError(&'static str);
 
 impl Error {
     pub(crate) fn below(error: impl Into<BoxError>) -> Self {
-        Self(Box::new(Reason::Below(error.into())))
+        Self(Box::new(Repr::Below(error.into())))
     }
 
     pub(crate) fn refused(error: BoxError, mut cause: Cause) -> Self {
         let next = cause.next.take().unwrap_or_default();
-        Self(Box::new(Reason::Refused(cause.over(error), next)))
+        Self(Box::new(Repr::Refused(cause.over(error), next)))
     }
 
     /// Returns why there was no token for the request, which was **not** sent.
     #[must_use]
     pub fn token(&self) -> Option<&TokenError> {
         match &*self.0 {
-            Reason::Token(error) => Some(error),
-            Reason::Below(_) | Reason::Refused(..) => None,
+            Repr::Token(error) => Some(error),
+            Repr::Below(_) | Repr::Refused(..) => None,
         }
     }
 }
 
 impl From<TokenError> for Error {
     fn from(error: TokenError) -> Self {
-        Self(Box::new(Reason::Token(error)))
+        Self(Box::new(Repr::Token(error)))
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            Reason::Token(error) => error.fmt(f),
-            Reason::Below(_) => f.write_str("the service below the token layer failed"),
-            Reason::Refused(_, next) => f.write_str(next),
+            Repr::Token(error) => error.fmt(f),
+            Repr::Below(_) => f.write_str("the service below the token layer failed"),
+            Repr::Refused(_, next) => f.write_str(next),
         }
     }
 }
@@ -113,9 +113,9 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            Reason::Token(error) => fmt::Debug::fmt(error, f),
-            Reason::Refused(..) => write!(f, "{self}"),
-            Reason::Below(error) => {
+            Repr::Token(error) => fmt::Debug::fmt(error, f),
+            Repr::Refused(..) => write!(f, "{self}"),
+            Repr::Below(error) => {
                 write!(f, "{self}: {}", Secrets::default().line(&error.to_string()))
             }
         }
@@ -125,9 +125,9 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.0 {
-            Reason::Token(error) => error.source(),
-            Reason::Below(error) => Some(&**error),
-            Reason::Refused(cause, _) => Some(cause),
+            Repr::Token(error) => error.source(),
+            Repr::Below(error) => Some(&**error),
+            Repr::Refused(cause, _) => Some(cause),
         }
     }
 }

@@ -9,7 +9,7 @@ use http::{
 };
 use tower_tds_outcome::{default_port, is_loopback};
 
-use crate::error::{ConfigError, Kind};
+use crate::error::{ConfigError, ErrorKind};
 
 #[cfg(test)]
 mod tests;
@@ -40,18 +40,18 @@ pub struct Origin {
 
 /// Origins whose requests get the token.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub(crate) struct AllowedOrigins {
     pub(crate) origins: Box<[Origin]>,
     /// Origin of requests that have only a path.
     pub(crate) default_origin: Option<Origin>,
 }
 
-// === impl Places ===
+// === impl AllowedOrigins ===
 
-impl Places {
+impl AllowedOrigins {
     /// Checks that a request may carry the token.
     #[inline]
-    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Kind> {
+    pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ErrorKind> {
         let origin = self.origins.iter().find(|origin| origin.contains(uri));
         // Most clients add the `Host` header below this layer. A scan of a few names is faster than a hash.
         if origin.is_some() && !headers.keys().any(|name| name == HOST) {
@@ -66,7 +66,7 @@ impl Places {
         origin: Option<&Origin>,
         uri: &Uri,
         headers: &HeaderMap,
-    ) -> Result<(), Kind> {
+    ) -> Result<(), ErrorKind> {
         let is_path = uri.authority().is_none();
         match origin.or(self.default_origin.as_ref().filter(|_| is_path)) {
             Some(origin) if headers.get_all(HOST).iter().all(|it| origin.is_named(it)) => Ok(()),
@@ -192,15 +192,15 @@ fn normal(scheme: &Scheme, authority: &Authority) -> Option<String> {
     Some(host.to_ascii_lowercase() + &port)
 }
 
-const FOREIGN: Kind = Kind::Foreign(
+const FOREIGN: ErrorKind = ErrorKind::Foreign(
     "the request goes to an origin that may not see the token",
     "use an address of the service, or add the origin to those of the layer",
 );
-const NO_ORIGIN: Kind = Kind::Foreign(
+const NO_ORIGIN: ErrorKind = ErrorKind::Foreign(
     "the address of the request is only a path, and the layer has no default origin",
     "use an absolute address, or build the layer with `for_origin`",
 );
-const OTHER_HOST: Kind = Kind::Foreign(
+const OTHER_HOST: ErrorKind = ErrorKind::Foreign(
     "the Host header names another host than the address",
     "remove the Host header, which a proxy may have passed on: the HTTP client sets its own",
 );

@@ -16,7 +16,7 @@ use tower_tds_outcome::{Held, Secrets, retry_after, said, unmarked};
 
 use crate::{
     clock::Timestamp,
-    error::{Kind, TokenError},
+    error::{ErrorKind, TokenError},
 };
 
 #[cfg(test)]
@@ -55,7 +55,7 @@ pub(crate) struct Lifetime {
 /// need it (RFC 6749, section 4.4.3).
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Reply {
+struct TokenResponse {
     access_token: Value,
     token_type: Value,
     expires_in: Value,
@@ -63,9 +63,9 @@ struct Reply {
     error_description: Value,
 }
 
-// === impl Reply ===
+// === impl TokenResponse ===
 
-impl Reply {
+impl TokenResponse {
     fn code(&self) -> Option<&str> {
         self.error.as_str()
     }
@@ -175,10 +175,10 @@ pub(crate) fn read(
     now: SystemTime,
     secrets: &Secrets,
 ) -> Result<Issued, TokenError> {
-    let refused = |kind, reply: Option<&Reply>, body: &[u8]| {
+    let refused = |kind, reply: Option<&TokenResponse>, body: &[u8]| {
         let error = failure(head, kind, now);
         match reply
-            .and_then(Reply::words)
+            .and_then(TokenResponse::words)
             .or_else(|| said(body).into_iter().next())
         {
             Some(words) => error.because(secrets.line(&words)),
@@ -188,18 +188,20 @@ pub(crate) fn read(
     let status = head.status;
     if !status.is_success() {
         let body = body.ok();
-        let reply = body.as_deref().and_then(|body| parse::<Reply>(body).ok());
+        let reply = body.as_deref().and_then(|body| parse(body).ok());
         let kind = refusal(status, reply.as_ref(), body.as_deref());
         return Err(refused(kind, reply.as_ref(), &body.unwrap_or_default()));
     }
     let body = body?;
-    let reply: Reply = parse(&body).map_err(Kind::Malformed)?;
+    let reply: TokenResponse = parse(&body).map_err(ErrorKind::Malformed)?;
     let Value::String(value) = &reply.access_token else {
         return Err(match reply.error {
-            Value::Null | Value::Bool(false) => Kind::Malformed("it has no access_token").into(),
+            Value::Null | Value::Bool(false) => {
+                ErrorKind::Malformed("it has no access_token").into()
+            }
             // Some servers and gateways send their errors with status 200.
-            _ if is_busy(&reply) => refused(Kind::Unavailable(status), Some(&reply), &body),
-            _ => refused(Kind::Rejected(status), Some(&reply), &body),
+            _ if is_busy(&reply) => refused(ErrorKind::Unavailable(status), Some(&reply), &body),
+            _ => refused(ErrorKind::Rejected(status), Some(&reply), &body),
         });
     };
     // Some servers leave the type out, because they have only one.
@@ -209,11 +211,11 @@ pub(crate) fn read(
     };
     if !is_one_of(&BEARER, kind) {
         // RFC 6749, section 7.1: MUST NOT use a token of a type it does not understand.
-        return Err(Kind::Unusable("its type is not Bearer").into());
+        return Err(ErrorKind::Unusable("its type is not Bearer").into());
     }
-    let life = life(&reply.expires_in).map_err(Kind::Malformed)?;
+    let life = life(&reply.expires_in).map_err(ErrorKind::Malformed)?;
     Ok(Issued {
-        token: AccessToken::new(value).map_err(Kind::Unusable)?,
+        token: AccessToken::new(value).map_err(ErrorKind::Unusable)?,
         sent,
         life: life.unwrap_or(DEFAULT_LIFE),
         is_own: true,
@@ -221,10 +223,10 @@ pub(crate) fn read(
 }
 
 /// Returns the error of a response that is not a success, with its `Retry-After`.
-pub(crate) fn failure(head: &Parts, kind: Kind, now: SystemTime) -> TokenError {
+pub(crate) fn failure(head: &Parts, kind: ErrorKind, now: SystemTime) -> TokenError {
     let status = head.status;
     let error = TokenError::new(match kind {
-        _ if status.is_redirection() => Kind::Redirected(status),
+        _ if status.is_redirection() => ErrorKind::Redirected(status),
         kind => kind,
     });
     match retry_after(status, &head.headers, now) {
@@ -238,7 +240,7 @@ pub(crate) fn failure(head: &Parts, kind: Kind, now: SystemTime) -> TokenError {
 /// A 401 is a failed client authentication whatever its body is: gateways write their own. A 400 is a
 /// wrong setting, unless it is a page, which a proxy sends about a request that it did not pass on.
 /// A 403 needs a code, because a gateway sends it too. Other servers than the right one send the rest.
-fn refusal(status: StatusCode, reply: Option<&Reply>, body: Option<&[u8]>) -> Kind {
+fn refusal(status: StatusCode, reply: Option<&TokenResponse>, body: Option<&[u8]>) -> ErrorKind {
     let is_refusal = match status.as_u16() {
         _ if reply.is_some_and(is_busy) => false,
         400 => body.is_some_and(|body| !is_page(trimmed(body))),
@@ -247,13 +249,13 @@ fn refusal(status: StatusCode, reply: Option<&Reply>, body: Option<&[u8]>) -> Ki
         _ => false,
     };
     if is_refusal {
-        return Kind::Rejected(status);
+        return ErrorKind::Rejected(status);
     }
-    Kind::Unavailable(status)
+    ErrorKind::Unavailable(status)
 }
 
 /// Whether the code is that of a server that may do better later.
-fn is_busy(reply: &Reply) -> bool {
+fn is_busy(reply: &TokenResponse) -> bool {
     reply.code().is_some_and(|code| is_one_of(&BUSY, code))
 }
 

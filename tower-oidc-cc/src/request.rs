@@ -19,10 +19,10 @@ use crate::{
     clock::Clock,
     credentials::{Credentials, CredentialsProvider, Form},
     endpoint::TokenEndpoint,
-    error::{BoxError, Kind, TokenError},
+    error::{BoxError, ErrorKind, TokenError},
     reply::{self, Issued},
     state::Bearer,
-    store::{Store, Turn, key},
+    store::{BoxStore, FlightContext, key},
 };
 
 #[cfg(test)]
@@ -47,13 +47,14 @@ pub(crate) struct TokenRequests {
     /// Longest time of one request.
     pub(crate) timeout: Duration,
     pub(crate) clock: Clock,
-    pub(crate) store: Option<Store>,
+    pub(crate) store: Option<BoxStore>,
 }
 
 /// The HTTP client behind one type: sends a request and reads the response, whose body may fail alone.
 pub(crate) type Exchange =
-    dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Answer<BoxError>, BoxError>> + Send + Sync;
-type Answer<E> = (Parts, Result<Bytes, E>);
+    dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Pieces<BoxError>, BoxError>> + Send + Sync;
+/// Head and body of a response.
+type Pieces<E> = (Parts, Result<Bytes, E>);
 
 // === impl Grant ===
 
@@ -85,14 +86,14 @@ impl Grant {
         let asked = self.ask(&credentials);
         let fetched = match store {
             Some(store) => {
-                let turn = Turn {
+                let context = FlightContext {
                     key: key(endpoint, fields, credentials.client_id()),
                     digest,
                     newest,
                     clock,
                     secrets,
                 };
-                store.share(&turn, asked).await
+                store.share(&context, asked).await
             }
             None => asked.await,
         };
@@ -147,18 +148,18 @@ impl Grant {
     async fn exchange(
         &self,
         mut request: Request<Bytes>,
-    ) -> Result<Answer<TokenError>, TokenError> {
+    ) -> Result<Pieces<TokenError>, TokenError> {
         for (name, value) in &self.settings.headers {
             let entry = request.headers_mut().entry(name);
             entry.or_insert_with(|| value.clone());
         }
         let failed = |kind, error| TokenError::with_source(kind, error, &self.settings.secrets);
         let answer = timeout(self.settings.timeout, (self.exchange)(request)).await;
-        let answer = answer.map_err(|_| Kind::Late)?;
-        let (head, body) = answer.map_err(|error| failed(Kind::Transport, error))?;
+        let answer = answer.map_err(|_| ErrorKind::Late)?;
+        let (head, body) = answer.map_err(|error| failed(ErrorKind::Transport, error))?;
         let body = body.map_err(|error| match error.is::<LengthLimitError>() {
-            true => Kind::Malformed("it is larger than 64 KiB").into(),
-            false => failed(Kind::Malformed("it was cut off"), error),
+            true => ErrorKind::Malformed("it is larger than 64 KiB").into(),
+            false => failed(ErrorKind::Malformed("it was cut off"), error),
         });
         Ok((head, body))
     }

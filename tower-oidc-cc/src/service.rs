@@ -17,8 +17,8 @@ use tower_service::Service;
 use tower_tds_outcome::{Cause, DeadlineAt, Outcome};
 
 use crate::{
-    error::{BoxError, Error, Kind, Refresh, TokenError, refusal},
-    origin::{Origin, Places},
+    error::{BoxError, Error, ErrorKind, Refresh, TokenError, refusal},
+    origin::{AllowedOrigins, Origin},
     source::TokenSource,
     state::{Bearer, State},
     task::Owner,
@@ -41,7 +41,7 @@ use crate::{
 /// See the [crate's front page](crate).
 #[derive(Clone, Debug)]
 pub struct BearerAuthLayer {
-    settings: Arc<Settings>,
+    settings: Arc<LayerSettings>,
 }
 
 /// Puts a bearer token on each request.
@@ -74,7 +74,7 @@ pub struct BearerAuthLayer {
 /// same problem.
 pub struct BearerAuth<S> {
     inner: S,
-    settings: Arc<Settings>,
+    settings: Arc<LayerSettings>,
     /// Token of the next call. From then on there is no wait, because the inner service may hold a permit.
     bearer: Option<Arc<Bearer>>,
     pending: Option<Box<Pending>>,
@@ -93,22 +93,22 @@ pin_project! {
     /// Dropping the future drops the call of the inner service, but not a token request.
     pub struct ResponseFuture<F, T> {
         #[pin]
-        call: Phase<F, T>,
+        call: CallState<F, T>,
     }
 }
 
 pin_project! {
-    #[project = PhaseProj]
-    enum Phase<F, T> {
+    #[project = CallStateProj]
+    enum CallState<F, T> {
         Sent {
             #[pin]
             inner: F,
-            sent: Sent,
+            sent: SentToken,
         },
         Held {
             // `None` once the call has ended. Boxed, because each move of a future copies the largest of its states.
             result: Option<Box<Result<T, BoxError>>>,
-            wait: Wait<Cause>,
+            wait: SyncBoxFuture<Cause>,
         },
         Failed {
             error: TokenError,
@@ -118,7 +118,7 @@ pin_project! {
 
 /// Token and deadline of a sent call.
 #[derive(Clone)]
-struct Sent {
+struct SentToken {
     owner: Arc<Owner>,
     /// Number of the token that was sent.
     generation: u64,
@@ -127,20 +127,20 @@ struct Sent {
 
 /// Settings that all services of a layer share.
 #[derive(Clone, Debug)]
-struct Settings {
+struct LayerSettings {
     owner: Arc<Owner>,
-    places: Places,
+    allowed: AllowedOrigins,
 }
 
 /// A wait for a token since the last call. Boxed, because services are copied with each call, and few of them wait.
 enum Pending {
-    Waiting(Wait<Result<Arc<Bearer>, TokenError>>),
+    Waiting(SyncBoxFuture<Result<Arc<Bearer>, TokenError>>),
     /// No token: the next call returns this error.
     Failed(TokenError),
 }
 
 /// Wait for a token, or for what becomes of a refused one.
-type Wait<T> = Pin<Box<dyn Future<Output = T> + Send + Sync>>;
+type SyncBoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + Sync>>;
 
 // === impl BearerAuthLayer ===
 
@@ -157,6 +157,36 @@ impl BearerAuthLayer {
     ///
     /// Use it for a connection to one server: hyper's `client::conn`, or a channel of tonic's generated clients. If a
     /// request has an absolute address, it must be of this origin, and a `Host` header must name it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::{Request, Response, Uri};
+    /// use tower::{Layer, ServiceExt, service_fn};
+    /// use tower_oidc_cc::{BearerAuthLayer, Origin};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use bytes::Bytes;
+    /// # use http_body_util::Full;
+    /// # let client = service_fn(|_: Request<Full<Bytes>>| async {
+    /// #     let reply = r#"{"access_token":"abc","token_type":"Bearer","expires_in":86400}"#;
+    /// #     Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from(reply))))
+    /// # });
+    /// # let endpoint = tower_oidc_cc::TokenEndpoint::keycloak("https://sso.example.com", "ServiceConnect")?;
+    /// # let credentials = tower_oidc_cc::Credentials::new("id", "secret")?;
+    /// # let tokens = tower_oidc_cc::TokenSource::builder(endpoint, credentials).build(client);
+    /// let origin = Origin::from_uri(&Uri::from_static("https://data.example.com"))?;
+    /// // A connection to that server takes the place of this function.
+    /// let connection = service_fn(async |request: Request<String>| {
+    ///     assert_eq!(request.headers()["authorization"], "Bearer abc");
+    ///     Ok::<_, std::convert::Infallible>(Response::new(String::from("bus 307")))
+    /// });
+    /// let service = BearerAuthLayer::for_origin(tokens, origin).layer(connection);
+    /// service.oneshot(Request::get("/v1/live/bus").body(String::new())?).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn for_origin(source: TokenSource, origin: Origin) -> Self {
         Self::with(source, [origin.clone()].into(), Some(origin))
@@ -164,9 +194,9 @@ impl BearerAuthLayer {
 
     fn with(source: TokenSource, origins: Box<[Origin]>, default_origin: Option<Origin>) -> Self {
         Self {
-            settings: Arc::new(Settings {
+            settings: Arc::new(LayerSettings {
                 owner: source.owner,
-                places: Places {
+                allowed: AllowedOrigins {
                     origins,
                     default_origin,
                 },
@@ -223,9 +253,9 @@ impl<S> BearerAuth<S> {
 
     /// Inserts the header into a request that may carry the token.
     #[inline]
-    fn authorize<B>(&mut self, request: &mut Request<B>) -> Result<Sent, TokenError> {
-        let Settings { owner, places } = &*self.settings;
-        places.check(request.uri(), request.headers())?;
+    fn authorize<B>(&mut self, request: &mut Request<B>) -> Result<SentToken, TokenError> {
+        let LayerSettings { owner, allowed } = &*self.settings;
+        allowed.check(request.uri(), request.headers())?;
         let bearer = match self.bearer.take() {
             Some(bearer) if owner.is_settled(&bearer) => bearer,
             _ => unsettled(owner, self.pending.take())?,
@@ -234,7 +264,7 @@ impl<S> BearerAuth<S> {
         // `insert` replaces all earlier values: a server that receives two may read either.
         let header = bearer.token.header().clone();
         request.headers_mut().insert(AUTHORIZATION, header);
-        Ok(Sent {
+        Ok(SentToken {
             owner: Arc::clone(owner),
             generation: bearer.generation,
             deadline,
@@ -264,13 +294,13 @@ where
         // Built in place, because each move of a future copies it.
         match self.authorize(&mut request) {
             Ok(sent) => ResponseFuture {
-                call: Phase::Sent {
+                call: CallState::Sent {
                     inner: self.inner.call(request),
                     sent,
                 },
             },
             Err(error) => ResponseFuture {
-                call: Phase::Failed { error },
+                call: CallState::Failed { error },
             },
         }
     }
@@ -309,7 +339,7 @@ where
         loop {
             match call.as_mut().project() {
                 // ## Sent => (Held | done)
-                PhaseProj::Sent { inner, sent } => {
+                CallStateProj::Sent { inner, sent } => {
                     // `polled` is matched by reference, because each move of a response copies it.
                     let polled = inner.poll(cx);
                     if let Poll::Ready(Ok(response)) = &polled
@@ -323,16 +353,16 @@ where
                         return Poll::Ready(result.map_err(Error::below));
                     };
                     let result = Some(Box::new(result));
-                    call.set(Phase::Held { result, wait });
+                    call.set(CallState::Held { result, wait });
                 }
                 // ## Held => done
-                PhaseProj::Held { result, wait } => {
+                CallStateProj::Held { result, wait } => {
                     let cause = ready!(wait.as_mut().poll(cx));
                     let result = result.take();
                     return result.map_or(Poll::Pending, |it| Poll::Ready(refused(*it, cause)));
                 }
                 // ## Failed => done
-                PhaseProj::Failed { error } => return Poll::Ready(Err(error.clone().into())),
+                CallStateProj::Failed { error } => return Poll::Ready(Err(error.clone().into())),
             }
         }
     }
@@ -344,12 +374,12 @@ impl<F, T> fmt::Debug for ResponseFuture<F, T> {
     }
 }
 
-// === impl Sent ===
+// === impl SentToken ===
 
-impl Sent {
+impl SentToken {
     /// Reports a refused call, and returns its wait. `None` if it was not refused.
     #[cold]
-    fn refused<R>(&self, result: &Result<Response<R>, BoxError>) -> Option<Wait<Cause>> {
+    fn refused<R>(&self, result: &Result<Response<R>, BoxError>) -> Option<SyncBoxFuture<Cause>> {
         let outcome = match result {
             Ok(response) => Outcome::of_response(response),
             Err(error) => Outcome::of_error(&**error).unwrap_or(Outcome::Lost),
@@ -389,7 +419,7 @@ impl Sent {
 fn unsettled(owner: &Owner, pending: Option<Box<Pending>>) -> Result<Arc<Bearer>, TokenError> {
     match pending.map(|it| *it) {
         Some(Pending::Failed(error)) => Err(error),
-        _ => owner.bearer().ok_or_else(|| Kind::Unready.into()),
+        _ => owner.bearer().ok_or_else(|| ErrorKind::Unready.into()),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
     reply::AccessToken,
     request::{Grant, TokenRequests, USER_AGENT, exchange},
     state::State,
-    store::{Store, TokenStore},
+    store::{BoxStore, TokenStore},
     task::{LOOK_EVERY, Owner},
 };
 
@@ -121,6 +121,21 @@ pub struct TokenSource {
 }
 
 /// Builds a [`TokenSource`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_oidc_cc::{Credentials, TokenEndpoint, TokenSource};
+///
+/// let endpoint = TokenEndpoint::discover("https://sso.example.com/realms/timetable")?;
+/// let builder = TokenSource::builder(endpoint, Credentials::basic("my-client", "s3cr3t")?)
+///     .scope("timetable:read")
+///     .timeout(Duration::from_secs(20))
+///     .refresh_before(Duration::from_secs(20 * 3_600));
+/// # drop(builder);
+/// # Ok::<(), tower_oidc_cc::ConfigError>(())
+/// ```
 pub struct TokenSourceBuilder {
     settings: TokenRequests,
     refresh_before: Option<Duration>,
@@ -129,6 +144,21 @@ pub struct TokenSourceBuilder {
 /// Condition of the token, for a health endpoint or a metric.
 ///
 /// Call [`TokenSource::health`] once a second rather than once a request: it takes a lock and reads the clocks.
+///
+/// # Examples
+///
+/// ```
+/// use tower_oidc_cc::Health;
+///
+/// /// A line for a status page.
+/// fn line(health: &Health) -> String {
+///     let state = if health.is_ready() { "ready" } else { "waiting" };
+///     match health.last_success {
+///         Some(since) => format!("{state}: token {} came {} s ago", health.generation, since.as_secs()),
+///         None => format!("{state}: no token from {} yet", health.endpoint),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Health {
@@ -214,6 +244,26 @@ impl TokenSource {
     /// Use it for calls without the layer: it has the effect of a 401 to a call of the layer (see
     /// [Refused tokens](Self#refused-tokens)), unless the token was replaced since or came from another
     /// source. A token that is older than two minutes counts as accepted before.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use http::{HeaderValue, StatusCode};
+    /// use tower_oidc_cc::{TokenError, TokenSource};
+    ///
+    /// /// Calls by an HTTP client without layers.
+    /// async fn call(
+    ///     tokens: &TokenSource,
+    ///     send: impl AsyncFn(&HeaderValue) -> StatusCode,
+    /// ) -> Result<StatusCode, TokenError> {
+    ///     let token = tokens.token().await?;
+    ///     let status = send(token.header()).await;
+    ///     if status == StatusCode::UNAUTHORIZED {
+    ///         tokens.invalidate(&token);
+    ///     }
+    ///     Ok(status)
+    /// }
+    /// ```
     pub fn invalidate(&self, token: &AccessToken) {
         let current = self.owner.bearer();
         if let Some(bearer) = current.filter(|it| it.token.header() == token.header()) {
@@ -365,7 +415,7 @@ impl TokenSourceBuilder {
     /// requested the token, callers wait until it is saved, for two seconds at most.
     #[must_use]
     pub fn store(mut self, store: impl TokenStore) -> Self {
-        self.settings.store = Some(Store::new(store));
+        self.settings.store = Some(BoxStore::new(store));
         self
     }
 

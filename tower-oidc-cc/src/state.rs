@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use self::throttle::{Refreshes, Roles, backoff};
 use crate::{
     clock::Timestamp,
-    error::{Kind, Refresh, TokenError},
+    error::{ErrorKind, Refresh, TokenError},
     reply::{AccessToken, Issued, Lifetime},
 };
 
@@ -50,7 +50,6 @@ pub(crate) struct State {
 }
 
 /// A token, and what the service has said of it.
-#[derive(Debug)]
 struct Kept {
     bearer: Arc<Bearer>,
     /// Whether its first call is this process's: nobody else has used it, and the layer reads the responses.
@@ -78,7 +77,6 @@ struct Flight {
 }
 
 /// Last failure, until a success.
-#[derive(Debug)]
 struct Failure {
     error: TokenError,
     /// Failures since the last success.
@@ -260,7 +258,7 @@ impl State {
         let draw = (self.draw)();
         let Some(lifetime) = issued.lifetime_at(now, self.refresh_before, draw) else {
             let reason = "its token was expired on arrival, by the clock of this machine";
-            return self.failed(&TokenError::new(Kind::Malformed(reason)), now);
+            return self.failed(&TokenError::new(ErrorKind::Malformed(reason)), now);
         };
         if let Some(flight) = self.in_flight.filter(|it| it.trigger == Trigger::Refused) {
             self.refreshes.note_at(flight.began);

@@ -22,7 +22,7 @@ use tower_tds_outcome::Secrets;
 use crate::{
     clock::{Clock, Timestamp},
     endpoint::TokenEndpoint,
-    error::{Kind, TokenError},
+    error::{ErrorKind, TokenError},
     reply::{AccessToken, Issued},
     state::Bearer,
 };
@@ -135,6 +135,18 @@ pub trait TokenStore: Send + Sync + 'static {
 /// Entry for a [`TokenStore`]: its bytes and its expiry. It is a token, and what the endpoint said in place of a newer one.
 ///
 /// `Debug` shows no token. Times are those of the wall clock, because two machines share no other.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::SystemTime;
+/// use tower_oidc_cc::StoredToken;
+///
+/// // A store that keeps bytes saves `as_bytes` until `expires_at`.
+/// let damaged = StoredToken::from_bytes(*b"half of an ent");
+/// assert_eq!(damaged.as_bytes(), b"half of an ent");
+/// assert_eq!(damaged.expires_at(), SystemTime::UNIX_EPOCH); // no token: the source requests one
+/// ```
 #[derive(Clone)]
 pub struct StoredToken {
     bytes: Vec<u8>,
@@ -171,10 +183,10 @@ struct Said<'a> {
 }
 
 /// The store of a source.
-pub(crate) struct Store(Box<dyn Erased>);
+pub(crate) struct BoxStore(Box<dyn Erased>);
 
 /// What a flight needs of its source.
-pub(crate) struct Turn<'a> {
+pub(crate) struct FlightContext<'a> {
     pub(crate) key: String,
     pub(crate) digest: u16,
     pub(crate) newest: Option<&'a Bearer>,
@@ -313,8 +325,8 @@ impl<'a> Said<'a> {
         let left = wait.checked_sub(age).filter(|left| !left.is_zero())?;
         let status = StatusCode::from_u16(self.status).ok()?;
         let error = TokenError::new(match self.is_refusal {
-            true => Kind::Rejected(status),
-            false => Kind::Unavailable(status),
+            true => ErrorKind::Rejected(status),
+            false => ErrorKind::Unavailable(status),
         });
         let error = match &self.words {
             Some(words) => error.because(&**words),
@@ -324,9 +336,9 @@ impl<'a> Said<'a> {
     }
 }
 
-// === impl Store ===
+// === impl BoxStore ===
 
-impl Store {
+impl BoxStore {
     pub(crate) fn new(store: impl TokenStore) -> Self {
         Self(Box::new(store))
     }
@@ -337,21 +349,21 @@ impl Store {
     /// It saves before it returns, because a program may end as soon as it has a token.
     pub(crate) async fn share(
         &self,
-        turn: &Turn<'_>,
+        context: &FlightContext<'_>,
         asked: impl Future<Output = Result<Issued, TokenError>>,
     ) -> Result<Issued, TokenError> {
-        let key = &*turn.key;
-        let is_enough = |stored: &StoredToken| turn.answer(stored).is_some();
+        let key = &*context.key;
+        let is_enough = |stored: &StoredToken| context.answer(stored).is_some();
         let load = self.0.load(key, &is_enough);
-        let loaded = turn.bounded("load", LONGEST_LOAD, load).await;
+        let loaded = context.bounded("load", LONGEST_LOAD, load).await;
         let found = loaded.as_ref().and_then(Option::as_ref);
-        if let Some(answer) = found.and_then(|stored| turn.answer(stored)) {
+        if let Some(answer) = found.and_then(|stored| context.answer(stored)) {
             return answer;
         }
         let fetched = asked.await;
         let entry = match &fetched {
             Ok(issued) => Entry::new(key, issued),
-            Err(error) if loaded.is_some() => Some(turn.failed(found, error)),
+            Err(error) if loaded.is_some() => Some(context.failed(found, error)),
             Err(_) => None,
         };
         if let Some(entry) = entry
@@ -359,15 +371,15 @@ impl Store {
         {
             let stored = StoredToken::from_bytes(bytes);
             let save = self.0.save(key, &stored);
-            turn.bounded("save", LONGEST_SAVE, save).await;
+            context.bounded("save", LONGEST_SAVE, save).await;
         }
         fetched
     }
 }
 
-// === impl Turn ===
+// === impl FlightContext ===
 
-impl Turn<'_> {
+impl FlightContext<'_> {
     /// Returns what an entry answers to this process: a token that is no older than its own, or what the endpoint said.
     fn answer(&self, stored: &StoredToken) -> Option<Result<Issued, TokenError>> {
         let (now, entry) = (self.clock.now(), stored.entry(&self.key)?);

@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::{
     clock::{Clock, Timestamp},
-    error::{Kind, Refresh, TokenError},
+    error::{ErrorKind, Refresh, TokenError},
     request::Grant,
     state::{Bearer, Need, State},
 };
@@ -194,11 +194,12 @@ impl Owner {
         };
         let flown = AssertUnwindSafe(grant.fly(newest.as_deref(), refused));
         let flown = flown.catch_unwind().await;
+        let panicked = || TokenError::new(ErrorKind::Transport).because(PANICKED);
+        let flown = flown.unwrap_or_else(|_| Err(panicked()));
         this.upgrade()?.with(|state, now| match flown {
-            Ok(Ok(Some(issued))) => state.fetched(issued, now),
-            Ok(Ok(None)) => drop(state.land()),
-            Ok(Err(error)) => state.failed(&error, now),
-            Err(_) => state.failed(&TokenError::new(Kind::Transport).because(PANICKED), now),
+            Ok(Some(issued)) => state.fetched(issued, now),
+            Ok(None) => drop(state.land()),
+            Err(error) => state.failed(&error, now),
         });
         Some(())
     }

@@ -14,14 +14,14 @@ use tower_tds_outcome::Outcome;
 
 use self::{
     reactions::{Reactions, data_sockets, is_within},
-    times::{Times, octave},
+    times::{UsualTimes, octave},
 };
 use crate::{
     clock::{self, Epoch, Tick, nanos},
     error::WaitCause,
     limits::{Limits, Proof, Quota, Share},
     rule::{Pace, QuotaRules},
-    wait::{Deadline, Limit, Line},
+    wait::{CallDeadline, Limit, Priority},
 };
 
 /// Requests in flight, and what the rules of each quota record about them.
@@ -34,7 +34,7 @@ pub(crate) struct Account {
     pub(crate) in_flight: u32,
     /// Rules of each quota.
     rules: Vec<QuotaRules>,
-    times: Times,
+    times: UsualTimes,
     pub(crate) reactions: Reactions,
     lease: Option<Lease>,
     /// Pending requests, ordered by the end of the time in which they can be counted.
@@ -63,7 +63,7 @@ pub(crate) struct Granted {
     /// Whether the request is to close its socket.
     pub(crate) closes_socket: bool,
     /// Whether it is a token request. Its response time is no evidence about data requests.
-    is_front: bool,
+    is_high: bool,
     octave: u8,
     /// Whether its time ends with the response body, and not with its head.
     pub(crate) has_body: bool,
@@ -83,7 +83,7 @@ impl Account {
             seen: Tick::ZERO,
             in_flight: 0,
             rules: limits.quotas().iter().map(rule).collect(),
-            times: Times::default(),
+            times: UsualTimes::default(),
             pending: BinaryHeap::new(),
             granted: 0,
             limits: limits.clone(),
@@ -175,7 +175,7 @@ impl Account {
 
     #[inline]
     fn learn_at(&mut self, now: Tick, grant: Granted, took: u64, whole: bool) {
-        if (whole || grant.until <= now) && !grant.is_front {
+        if (whole || grant.until <= now) && !grant.is_high {
             let had = grant.until.since(grant.at);
             self.times.learn(grant.octave, took.min(had));
         }
@@ -196,7 +196,7 @@ impl Account {
         self.end();
     }
 
-    /// Frees one place in flight.
+    /// Frees one slot in flight.
     #[inline]
     pub(crate) fn end(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
@@ -217,7 +217,6 @@ impl Account {
     }
 
     /// When the next pending request can no longer be counted.
-    #[inline]
     fn next_pending_at(&self) -> Tick {
         let next = self.pending.peek();
         next.map_or(Tick::NEVER, |Reverse((at, _))| *at)
@@ -258,14 +257,14 @@ impl Account {
     /// Returns the first time at which one more may be granted, and the cause of the wait. The time is
     /// [`Tick::NEVER`] while it depends on an event.
     #[inline]
-    fn opens_at(&mut self, line: Line) -> (Tick, WaitCause) {
+    fn opens_at(&mut self, priority: Priority) -> (Tick, WaitCause) {
         let seen = self.seen;
         if let Some(lease) = self.lease.as_ref().filter(|lease| lease.ends <= seen) {
             return (Tick::NEVER, WaitCause::Share(lease.why));
         }
-        // A token request needs no place in flight, because the requests that hold the places may
+        // A token request needs no slot in flight, because the requests that hold the slots may
         // depend on it.
-        if !self.has_room() && line != Line::Front {
+        if !self.has_room() && priority != Priority::High {
             return (Tick::NEVER, WaitCause::InFlight);
         }
         let rules = self.rules.iter().map(|rules| rules.opens_at(seen));
@@ -367,7 +366,7 @@ impl Account {
     /// Records the proof that the request was counted by `now`.
     #[inline]
     fn prove(&mut self, now: Tick, grant: Granted, is_evidence: bool) {
-        let is_evidence = is_evidence && !grant.is_front;
+        let is_evidence = is_evidence && !grant.is_high;
         self.each(|rules| rules.prove(now, grant.at, is_evidence));
     }
 
@@ -380,7 +379,7 @@ impl Limit for Account {
     type Granted = Granted;
 
     #[inline]
-    fn opens(&mut self, line: Line, now: Instant) -> (Option<Instant>, WaitCause) {
+    fn opens(&mut self, priority: Priority, now: Instant) -> (Option<Instant>, WaitCause) {
         self.advance(now);
         if self.lease.is_some()
             && self.was_suspended(clock::suspended())
@@ -388,7 +387,7 @@ impl Limit for Account {
         {
             lease.ends = Tick::ZERO;
         }
-        let (mut at, cause) = self.opens_at(line);
+        let (mut at, cause) = self.opens_at(priority);
         if at <= self.seen {
             return (Some(now), cause);
         }
@@ -403,7 +402,7 @@ impl Limit for Account {
     }
 
     #[inline]
-    fn admit(&mut self, line: Line, deadline: Option<&Deadline>) -> Granted {
+    fn admit(&mut self, priority: Priority, deadline: Option<&CallDeadline>) -> Granted {
         self.in_flight += 1;
         self.granted += 1;
         let seen = self.seen;
@@ -412,7 +411,7 @@ impl Limit for Account {
             at: seen,
             closes_socket: self.reactions.closes_socket(seen)
                 || self.lease.as_ref().is_some_and(|lease| lease.has_too_many),
-            is_front: line == Line::Front,
+            is_high: priority == Priority::High,
             octave: octave(deadline),
             has_body: deadline.is_some_and(|deadline| deadline.has_body),
             has_range: false,
@@ -420,12 +419,8 @@ impl Limit for Account {
         }
     }
 
-    fn usual(&self, line: Line, deadline: &Deadline) -> Duration {
-        match line {
-            // Token requests are not measured, and are never late.
-            Line::Front => Duration::ZERO,
-            Line::Back => self.times.usual(octave(Some(deadline))),
-        }
+    fn usual(&self, deadline: &CallDeadline) -> Duration {
+        self.times.usual(octave(Some(deadline)))
     }
 }
 

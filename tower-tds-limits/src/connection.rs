@@ -20,7 +20,7 @@ use tower_service::Service;
 pub use self::io::LimitedIo;
 use crate::{
     clock,
-    error::{BoxError, Error, Kind},
+    error::{BoxError, Decision, Error},
     limiter::Limiter,
     sockets::ConnectionPermit,
     wait::waiter::Waiter,
@@ -68,10 +68,10 @@ pub struct ConnectionLimitLayer {
 /// server counts TCP connections. Each socket holds its permit from before `connect` until the
 /// server has closed it, so idle sockets of your pool count.
 ///
-/// Data connections use at most one less than the limit, unless the limit is one: the last place is
+/// Data connections use at most one less than the limit, unless the limit is one: the last one is
 /// for token requests, whose layer you build from [`Limiter::first_in_line`].
 ///
-/// | client | place of the limit |
+/// | client | where the limit goes |
 /// |---|---|
 /// | hyper-util `client::legacy` | around the TCP connector |
 /// | hyper-rustls | its inner connector: `HttpsConnectorBuilder::wrap_connector` |
@@ -108,7 +108,7 @@ pub struct ConnectionLimitLayer {
 /// connect gives its permit back at once.
 ///
 /// # Clone
-/// Clones share the limiter; a clone has no permit and no place in the queue.
+/// Clones share the limiter; a clone has no permit and does not wait.
 ///
 /// # Errors
 /// Errors are boxed, as pools require. You get an [`Error`] when the wait reaches its 35 s, and otherwise
@@ -222,7 +222,6 @@ impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
         f.debug_struct("ConnectionLimit")
             .field("inner", &self.inner)
             .field("limiter", &self.limiter)
-            .field("ready", &self.ready)
             .finish_non_exhaustive()
     }
 }
@@ -233,13 +232,13 @@ impl<C: fmt::Debug> fmt::Debug for ConnectionLimit<C> {
 /// If the wait has reached its bound.
 async fn permit(limiter: Limiter) -> Result<ConnectionPermit, Error> {
     let stack = &limiter.stack;
-    let mut waiter = Waiter::new(&stack.connections, stack.line);
+    let mut waiter = Waiter::new(&stack.connections, stack.priority);
     let passes = poll_fn(|cx| waiter.poll_pass(cx, clock::now(), None, usize::MAX, true));
-    if let Ok(Ok(line)) = timeout(LONGEST_WAIT, passes).await {
-        return Ok(ConnectionPermit::new(&stack.connections, line));
+    if let Ok(Ok(priority)) = timeout(LONGEST_WAIT, passes).await {
+        return Ok(ConnectionPermit::new(&stack.connections, priority));
     }
     let (cause, _) = waiter.wait(clock::now());
-    Err(Error::new(Kind::TimedOut, cause, Some(LONGEST_WAIT)))
+    Err(Error::new(Decision::TimedOut, cause, Some(LONGEST_WAIT)))
 }
 
 /// Whether the error shows that there is no connection, for example because it was refused or the

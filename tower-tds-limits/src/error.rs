@@ -10,28 +10,45 @@ use tower_tds_outcome::{Cause, Outcome, Resend, Secrets, Sent};
 /// |---|---|---|
 /// | [`is_timeout`](Self::is_timeout) | the call reached its deadline or [`answer_timeout`](crate::RequestLimitLayer::answer_timeout), or a connect its longest wait | make fewer calls at once, or allow more time |
 /// | [`is_rejected`](Self::is_rejected) | the queue is full, the pause is too long, or too little time was left at its turn | try again after [`retry_after`](Self::retry_after) |
-/// | [`is_deadline`](Self::is_deadline) | one of the two above, because of the call's own deadline | do not try again within the same deadline |
+/// | [`is_deadline`](Self::is_deadline) | the call's own deadline has passed, or would pass before the answer | do not try again within the same deadline |
 /// | none | the service below failed | handle the [source](error::Error::source) |
 ///
 /// Layers above find the [`Outcome`] of the call in its chain of sources.
-pub struct Error(Box<Reason>);
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tower_tds_limits::{Error, WaitCause};
+///
+/// /// When to make a call again that must not be carried out twice.
+/// fn again_after(error: &Error) -> Option<Duration> {
+///     match error.cause() {
+///         // It may have been sent, or the service below failed.
+///         Some(WaitCause::Response) | None => None,
+///         Some(_) if error.is_deadline() => None,
+///         Some(_) if error.is_rejected() => error.retry_after(),
+///         Some(_) => Some(Duration::from_secs(1)),
+///     }
+/// }
+/// ```
+pub struct Error(Box<Repr>);
 
-enum Reason {
+enum Repr {
     /// Decision of the limiter on a call: what happened, in the wait for what, and the time that the call took.
     /// For a rejected call it is the time until the limit opens, if that is known.
-    Limit(Kind, WaitCause, Option<Duration>, Cause),
+    Limit(Decision, WaitCause, Option<Duration>, Cause),
     /// The service below failed, perhaps for a limit of the service.
     Below(BoxError),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Decision {
     TimedOut,
     /// Timed out at its deadline.
     Deadline,
     Rejected,
     /// Rejected because of its deadline.
-    Hopeless,
+    TooLate,
 }
 
 /// Cause of a call's wait.
@@ -42,7 +59,7 @@ pub enum WaitCause {
     Readiness,
     /// Permit of a quota.
     Rate,
-    /// Place among the requests in flight: [`Limits::in_flight`](crate::Limits::in_flight).
+    /// Slot among the requests in flight: [`Limits::in_flight`](crate::Limits::in_flight).
     InFlight,
     /// End of the silence after a 423 or a 416.
     Silence,
@@ -62,11 +79,11 @@ pub enum WaitCause {
 
 impl Error {
     /// Error of a call that the limiter ended, after `time` or with so much of its wait left.
-    pub(crate) fn new(kind: Kind, cause: WaitCause, time: Option<Duration>) -> Self {
-        let is_rejected = matches!(kind, Kind::Rejected | Kind::Hopeless);
+    pub(crate) fn new(decision: Decision, cause: WaitCause, time: Option<Duration>) -> Self {
+        let is_rejected = matches!(decision, Decision::Rejected | Decision::TooLate);
         let wait = time.filter(|_| is_rejected).map(round_up);
-        let mut said = Cause::new(match (kind, cause) {
-            (Kind::Deadline, _) | (_, WaitCause::Response) => Outcome::Lost,
+        let mut said = Cause::new(match (decision, cause) {
+            (Decision::Deadline, _) | (_, WaitCause::Response) => Outcome::Lost,
             (_, WaitCause::Pause) if is_rejected => Outcome::QuotaExceeded(wait),
             _ => Outcome::NoPermit,
         });
@@ -75,25 +92,25 @@ impl Error {
         }
         said.wait = wait;
         // Another attempt would have even less time.
-        let is_too_late = matches!(kind, Kind::Deadline | Kind::Hopeless);
+        let is_too_late = matches!(decision, Decision::Deadline | Decision::TooLate);
         said.resend = is_too_late.then_some(Resend::TooLate);
         if cause == WaitCause::InFlight {
             said.next = Some("read or drop the bodies of earlier responses".into());
         }
         // A call that is too late at its turn has not waited.
-        said.waited_for = (kind != Kind::Hopeless).then(|| match cause {
+        said.waited_for = (decision != Decision::TooLate).then(|| match cause {
             WaitCause::Readiness => "a token".into(),
             cause => cause.to_string().into(),
         });
         let time = wait.or(time);
-        Self(Box::new(Reason::Limit(kind, cause, time, said)))
+        Self(Box::new(Repr::Limit(decision, cause, time, said)))
     }
 
     /// Error of a call that failed below. If a limit of the service refused it, this limiter spaces the calls that
     /// follow, so another one is free.
     pub(crate) fn below(error: impl Into<BoxError>) -> Self {
         let error = error.into();
-        Self(Box::new(Reason::Below(match Outcome::of_error(&*error) {
+        Self(Box::new(Repr::Below(match Outcome::of_error(&*error) {
             Some(
                 outcome @ (Outcome::RateExceeded
                 | Outcome::ConnectionsExceeded
@@ -107,11 +124,8 @@ impl Error {
         })))
     }
 
-    fn kind(&self) -> Option<Kind> {
-        match *self.0 {
-            Reason::Limit(kind, ..) => Some(kind),
-            Reason::Below(_) => None,
-        }
+    fn is(&self, any: [Decision; 2]) -> bool {
+        matches!(&*self.0, Repr::Limit(decision, ..) if any.contains(decision))
     }
 
     /// Returns what the call waited for, if the limiter ended it. Unless that is a
@@ -120,29 +134,29 @@ impl Error {
     #[must_use]
     pub fn cause(&self) -> Option<WaitCause> {
         match *self.0 {
-            Reason::Limit(_, cause, ..) => Some(cause),
-            Reason::Below(_) => None,
+            Repr::Limit(_, cause, ..) => Some(cause),
+            Repr::Below(_) => None,
         }
     }
 
     /// Whether the call reached its deadline or another bound.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(self.kind(), Some(Kind::TimedOut | Kind::Deadline))
+        self.is([Decision::TimedOut, Decision::Deadline])
     }
 
     /// Whether the call's deadline ended it, because it has passed or would have passed before the
     /// answer. Do not try again within the same deadline.
     #[must_use]
     pub fn is_deadline(&self) -> bool {
-        matches!(self.kind(), Some(Kind::Deadline | Kind::Hopeless))
+        self.is([Decision::Deadline, Decision::TooLate])
     }
 
     /// Whether the call was rejected, on arrival or while it waited: the queue is full, the pause is too
     /// long, or too little time was left at its turn.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
-        matches!(self.kind(), Some(Kind::Rejected | Kind::Hopeless))
+        self.is([Decision::Rejected, Decision::TooLate])
     }
 
     /// Returns how long to wait before you repeat a rejected call, if that is known, in whole
@@ -150,7 +164,7 @@ impl Error {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match *self.0 {
-            Reason::Limit(Kind::Rejected | Kind::Hopeless, _, time, _) => time,
+            Repr::Limit(Decision::Rejected | Decision::TooLate, _, time, _) => time,
             _ => None,
         }
     }
@@ -158,22 +172,22 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reason::Limit(kind, cause, time, _) = &*self.0 else {
+        let Repr::Limit(decision, cause, time, _) = &*self.0 else {
             return f.write_str("the service below the limit failed");
         };
-        match (*kind, time.map(whole_millis)) {
-            (Kind::TimedOut | Kind::Deadline, waited) => {
+        match (*decision, time.map(whole_millis)) {
+            (Decision::TimedOut | Decision::Deadline, waited) => {
                 let waited = waited.unwrap_or_default();
                 write!(f, "timed out after {waited:?} waiting for {cause}")
             }
-            (Kind::Rejected | Kind::Hopeless, Some(wait)) => {
+            (Decision::Rejected | Decision::TooLate, Some(wait)) => {
                 write!(f, "rejected: waiting for {cause} would take {wait:?}")
             }
-            (Kind::Hopeless, None) => write!(
+            (Decision::TooLate, None) => write!(
                 f,
                 "rejected: after the wait for {cause} too little time is left for an answer"
             ),
-            (Kind::Rejected, None) => {
+            (Decision::Rejected, None) => {
                 write!(f, "rejected: the call would have to wait for {cause}")
             }
         }?;
@@ -188,8 +202,8 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            Reason::Limit(..) => write!(f, "{self}"),
-            Reason::Below(error) => {
+            Repr::Limit(..) => write!(f, "{self}"),
+            Repr::Below(error) => {
                 write!(f, "{self}: {}", Secrets::default().line(&error.to_string()))
             }
         }
@@ -199,8 +213,8 @@ impl fmt::Debug for Error {
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match &*self.0 {
-            Reason::Limit(.., cause) => Some(cause),
-            Reason::Below(error) => Some(&**error),
+            Repr::Limit(.., cause) => Some(cause),
+            Repr::Below(error) => Some(&**error),
         }
     }
 }

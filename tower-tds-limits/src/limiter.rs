@@ -11,15 +11,16 @@ use crate::{
     limits::{Limits, Proof, Quota, Share, TIMED_OUT},
     pause::Pause,
     sockets::Connections,
-    wait::{Limit as _, Line, shared::Shared},
+    wait::{Limit as _, Priority, shared::Shared},
 };
 
 /// Keeps all layers and clients that share it inside one set of limits.
 ///
 /// Give a clone to each layer and client that calls one service from the same IP address. For
-/// another host, build another limiter, because each host counts separately. You can create one
-/// outside a runtime: the first call that has to wait spawns a small timer task on its runtime,
-/// which ends when no call waits.
+/// another host, build another limiter: each host counts separately, and under
+/// [`Burst::Auto`](crate::Burst::Auto) a response from one host would count as evidence for requests to the
+/// other. You can create one outside a runtime: the first call that has to wait spawns a small timer task
+/// on its runtime, which ends when no call waits.
 ///
 /// # Clone
 /// Clones share everything. After a 429 only the services of one layer pause.
@@ -39,7 +40,7 @@ pub struct Limiter {
 /// One stack, and the limits that it shares with other stacks.
 #[derive(Debug, Clone)]
 pub(crate) struct Stack {
-    pub(crate) line: Line,
+    pub(crate) priority: Priority,
     pub(crate) account: Arc<Shared<Account>>,
     pub(crate) connections: Arc<Shared<Connections>>,
     pub(crate) limits: Arc<Limits>,
@@ -50,6 +51,17 @@ pub(crate) struct Stack {
 }
 
 /// State of a [`Limiter`].
+///
+/// # Examples
+/// ```
+/// use tower_tds_limits::{Limiter, Limits};
+///
+/// let now = Limiter::new(Limits::default()).snapshot();
+/// assert_eq!((now.waiting, now.waits_for), (0, None));
+/// // After a refusal one of these is set. The last one is set for the limiter of the refused layer.
+/// let is_slowed = [now.lowered_for, now.silent_for, now.paused_for].iter().any(Option::is_some);
+/// assert!(!is_slowed && now.most_connections == 60);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -110,7 +122,7 @@ impl Limiter {
     pub fn new(limits: Limits) -> Self {
         Self {
             stack: Arc::new(Stack {
-                line: Line::Back,
+                priority: Priority::Normal,
                 account: Arc::new(Shared::new(Account::new(&limits))),
                 connections: Arc::new(Shared::new(Connections::new(&limits))),
                 limits: Arc::new(limits),
@@ -123,7 +135,7 @@ impl Limiter {
 
     /// Returns a handle to this limiter for token requests, which go before all waiters.
     ///
-    /// Use it for the few requests that all others depend on. They wait for a permit of each quota, but not for a place among the requests in
+    /// Use it for the few requests that all others depend on. They wait for a permit of each quota, but not for a slot among the requests in
     /// flight, which a download may hold for long; only the sockets bound how many are in flight.
     /// They are served in the order of their arrival.
     ///
@@ -138,14 +150,14 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn first_in_line(&self) -> Self {
-        self.another(Line::Front)
+        self.another(Priority::High)
     }
 
     /// Returns a handle with a pause and bounds of its own.
-    pub(crate) fn another(&self, line: Line) -> Self {
+    pub(crate) fn another(&self, priority: Priority) -> Self {
         Self {
             stack: Arc::new(Stack {
-                line,
+                priority,
                 pause: Arc::default(),
                 max_waiting: usize::MAX,
                 answer: None,
@@ -161,6 +173,20 @@ impl Limiter {
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tokio::time::timeout;
+    /// use tower_tds_limits::{Limiter, Limits};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let limiter = Limiter::new(Limits::default());
+    /// // Ten seconds are enough for what goes on in the background.
+    /// assert!(timeout(Duration::from_secs(10), limiter.idle()).await.is_ok());
+    /// # }
+    /// ```
     pub async fn idle(&self) {
         while self.stack.account.read(|account, _| account.in_flight) > 0 {
             sleep(LOOK).await;
@@ -188,7 +214,7 @@ impl Limiter {
             in_flight: account.in_flight,
             live: account.live_at(now),
             waiting,
-            waits_for: (waiting > 0).then(|| account.opens(Line::Back, now).1),
+            waits_for: (waiting > 0).then(|| account.opens(Priority::Normal, now).1),
             connections,
             most_connections,
             connects_waiting,
@@ -221,7 +247,9 @@ impl Limiter {
     /// use tower_tds_limits::{Limiter, Limits, Share};
     ///
     /// let limiter = Limiter::new(Limits::default()); // of all processes together
-    /// let whole = limiter.load().whole;
+    /// let load = limiter.load();
+    /// assert!(load.counts_for >= Duration::from_secs(10)); // for which a share stays in use after its end
+    /// let whole = load.whole;
     /// let half = Share {
     ///     requests: whole.requests / 2,
     ///     places: whole.places / 2,
@@ -231,13 +259,14 @@ impl Limiter {
     /// assert_eq!(limiter.load().held, Share::default());
     /// ```
     pub fn set_share(&self, share: Share, until: Instant, why: Option<&'static str>) {
-        let (open, over) = self.stack.connections.update_now(|connections, now| {
+        let now = clock::now();
+        let (open, over) = self.stack.connections.update(|connections| {
             let over = connections.set_share(share.connections, until, now);
             (connections.open(now), over)
         });
         drop(over);
-        let set = |account: &mut Account, now| account.set_share(share, until, why, now, open);
-        self.stack.account.update_now(set);
+        let set = |account: &mut Account| account.set_share(share, until, why, now, open);
+        self.stack.account.update(set);
     }
 
     /// Reads what this process holds, and the whole to divide.
@@ -279,7 +308,7 @@ impl Stack {
             let too_many = grant.has_range || sockets.open(now) > sockets.most_at(now);
             self.account.read(|account, _| {
                 let lowers = account.lower_sockets(now, grant, too_many);
-                sockets.lower(account.sockets());
+                sockets.lowered = account.sockets();
                 lowers
             })
         })

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::error::Kind;
+use crate::error::Decision;
 
 /// Pause of all services that one layer makes, from a 429 to the next accepted response.
 #[derive(Debug, Default)]
@@ -103,12 +103,12 @@ impl Paused {
     }
 
     /// Whether a call with such a deadline is not to wait for it, and why.
-    pub(crate) fn rejects(self, deadline: Option<Instant>, now: Instant) -> Option<Kind> {
+    pub(crate) fn rejects(self, deadline: Option<Instant>, now: Instant) -> Option<Decision> {
         if self.left(now) > LONGEST {
-            return Some(Kind::Rejected);
+            return Some(Decision::Rejected);
         }
         let is_late = deadline.is_some_and(|deadline| deadline <= self.until());
-        is_late.then_some(Kind::Hopeless)
+        is_late.then_some(Decision::TooLate)
     }
 }
 

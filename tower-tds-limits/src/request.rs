@@ -51,9 +51,12 @@ pub struct RequestLimitLayer {
 /// ```
 ///
 /// At its first poll, the response future joins a queue: the call that must start first is first, and
-/// alike calls are served in the order of their arrival. Each poll checks that the inner service is ready, then tries to take a permit, and once it has both it sends the
-/// request in the same poll. While the inner service is not ready, later calls pass, and yours
-/// keeps its place.
+/// alike calls are served in the order of their arrival. Each poll checks that the inner service is
+/// ready, then tries to take a permit, and once it has both it sends the request in the same poll. While
+/// the inner service is not ready, later calls pass, and yours keeps its rank in the queue.
+///
+/// It does not check a request's `Content-Length`, as the Retry of tower-tds-errors does: with one that is
+/// not its body's, a server may read one request as two.
 ///
 /// # Backpressure
 /// `poll_ready` is always ready and reserves nothing: if you do not call a readied service, that
@@ -63,7 +66,7 @@ pub struct RequestLimitLayer {
 ///
 /// Each call waits on its own clone of the inner service. If yours is not `Clone`, put a `Buffer`
 /// inside, between this layer and the service, and give it a bound above the number of calls that
-/// wait, because each of them keeps a place in it. Put a `ConcurrencyLimit` outside: inside, calls
+/// wait, because each of them takes up room in it. Put a `ConcurrencyLimit` outside: inside, calls
 /// that wait would use it up.
 ///
 /// # Deadlines
@@ -77,12 +80,14 @@ pub struct RequestLimitLayer {
 /// Calls come in the order in which they must start: at the deadline less the usual time. If too little
 /// time is left at its turn, a call is [rejected](Error::is_rejected), which is a
 /// [deadline error](Error::is_deadline). Under long deadlines it learns that late, so set
-/// [`max_waiting`](RequestLimitLayer::max_waiting). A reader's own slowness is not reserved for.
+/// [`max_waiting`](RequestLimitLayer::max_waiting). A reader's own slowness is not reserved for. At .9 to
+/// 2.4 times the quota, with deadlines of one and two seconds, 99 % of what is sent is answered
+/// (`cargo test -p suites requests::overload`).
 ///
-/// Without a deadline a call waits for as long as it takes, in the place of one with a minute.
+/// Without a deadline a call waits for as long as it takes, like one that has a minute.
 ///
 /// # Cancel safety
-/// Dropping a future that waits gives up its place. From its permit on it depends on the client, which
+/// A future that waits leaves the queue when you drop it. From its permit on it depends on the client, which
 /// finds its marks in the request's [deadline](tower_tds_outcome::DeadlineAt):
 ///
 /// | the client has | then a dropped call |
@@ -95,10 +100,12 @@ pub struct RequestLimitLayer {
 /// response is there. If that never comes, or if there is no runtime for the task, the request stays
 /// counted for [`Limits::lost_after`](crate::Limits::lost_after) and the quota's interval. If the client
 /// marks that the peer has [ended](tower_tds_outcome::HandOver::end) the connection, half a second stands
-/// for the former.
+/// for the former; its error alone does not show that, because a proxy may have ended it.
 ///
 /// If a woken call is not polled within 5 ms, it loses its turn, and gets a permit at its next poll
 /// if one is free. Any number of such calls delays the others by some 10 ms in total.
+///
+/// Because a task may complete its future, the inner service's must be `Send + 'static`.
 ///
 /// # Clone
 /// Clones share the limiter.
@@ -130,7 +137,7 @@ impl RequestLimitLayer {
     /// those of other layers do not.
     pub fn new(limiter: Limiter) -> Self {
         Self {
-            limiter: limiter.another(limiter.stack.line),
+            limiter: limiter.another(limiter.stack.priority),
         }
     }
 

@@ -8,7 +8,7 @@
 mod bucket;
 mod window;
 
-pub(crate) use self::bucket::Pace;
+pub(crate) use self::bucket::{Pace, TICK};
 use self::{bucket::Bucket, window::Window};
 use crate::{
     clock::Tick,

@@ -16,7 +16,7 @@ use crate::{
     clock,
     error::WaitCause,
     limits::Limits,
-    wait::{Deadline, Limit, Line, shared::Shared},
+    wait::{CallDeadline, Limit, Priority, shared::Shared},
 };
 
 /// Sockets from the permit before `connect` until the server has closed them.
@@ -27,9 +27,9 @@ pub(crate) struct Connections {
     /// Sockets of token requests, whose limiter is first in line.
     tokens: u32,
     /// Permits that go back later, and when.
-    returning: Vec<(Instant, Line)>,
+    returning: Vec<(Instant, Priority)>,
     /// Limit after a 416, as the account has set it, and until when it applies.
-    lowered: Option<(u32, Instant)>,
+    pub(crate) lowered: Option<(u32, Instant)>,
     /// When the [share](crate::Share) ends, if there is one. Dropped at its end, which closes all sockets.
     ends: watch::Sender<Option<Instant>>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Connections {
 pub(crate) struct ConnectionPermit {
     shared: Arc<Shared<Connections>>,
     /// `None` once it was given back.
-    line: Option<Line>,
+    priority: Option<Priority>,
     /// When the share ends in which the socket was opened.
     ends: watch::Receiver<Option<Instant>>,
     /// Ends when that share has been ended.
@@ -96,8 +96,8 @@ impl Connections {
     /// Returns the number of permits at `now`, including dropped ones that are still kept.
     pub(crate) fn open(&mut self, now: Instant) -> u32 {
         while let Some(next) = self.returning.iter().position(|(at, _)| *at <= now) {
-            let (_, line) = self.returning.swap_remove(next);
-            *self.count(line) -= 1;
+            let (_, priority) = self.returning.swap_remove(next);
+            *self.count(priority) -= 1;
         }
         self.data + self.tokens
     }
@@ -108,30 +108,25 @@ impl Connections {
         lowered.map_or(self.most, |(most, _)| most.min(self.most))
     }
 
-    /// Applies what 416s have left, and until when.
-    pub(crate) fn lower(&mut self, lowered: Option<(u32, Instant)>) {
-        self.lowered = lowered;
-    }
-
-    fn count(&mut self, line: Line) -> &mut u32 {
-        match line {
-            Line::Front => &mut self.tokens,
-            Line::Back => &mut self.data,
+    fn count(&mut self, priority: Priority) -> &mut u32 {
+        match priority {
+            Priority::High => &mut self.tokens,
+            Priority::Normal => &mut self.data,
         }
     }
 }
 
 impl Limit for Connections {
-    type Granted = Line;
+    type Granted = Priority;
 
-    fn opens(&mut self, line: Line, now: Instant) -> (Option<Instant>, WaitCause) {
+    fn opens(&mut self, priority: Priority, now: Instant) -> (Option<Instant>, WaitCause) {
         if self.is_over(now) {
             return (None, WaitCause::Share(None));
         }
         let most = self.most_at(now);
         let has_room = self.open(now) < most;
-        // The last place is for a token request, without which no data request can be sent.
-        if has_room && (line == Line::Front || most == 1 || self.data < most - 1) {
+        // The last socket is for a token request, without which no data request can be sent.
+        if has_room && (priority == Priority::High || most == 1 || self.data < most - 1) {
             return (Some(now), WaitCause::Connection);
         }
         let returns = self.returning.iter().map(|(at, _)| *at);
@@ -140,21 +135,21 @@ impl Limit for Connections {
         (times.min(), WaitCause::Connection)
     }
 
-    fn admit(&mut self, line: Line, _: Option<&Deadline>) -> Line {
-        *self.count(line) += 1;
-        line
+    fn admit(&mut self, priority: Priority, _: Option<&CallDeadline>) -> Priority {
+        *self.count(priority) += 1;
+        priority
     }
 }
 
 // === impl ConnectionPermit ===
 
 impl ConnectionPermit {
-    pub(crate) fn new(shared: &Arc<Shared<Connections>>, line: Line) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared<Connections>>, priority: Priority) -> Self {
         let ends = shared.read(|connections, _| connections.ends.subscribe());
         let mut over = ends.clone();
         Self {
             shared: Arc::clone(shared),
-            line: Some(line),
+            priority: Some(priority),
             ends,
             over: Box::pin(async move { while over.changed().await.is_ok() {} }),
             waker: None,
@@ -188,8 +183,8 @@ impl ConnectionPermit {
 
     /// Gives the permit back at a time, when the server has no connection any more.
     pub(crate) fn give_back(&mut self, at: Instant) {
-        if let Some(line) = self.line.take() {
-            let returns = |sockets: &mut Connections| sockets.returning.push((at, line));
+        if let Some(priority) = self.priority.take() {
+            let returns = |sockets: &mut Connections| sockets.returning.push((at, priority));
             self.shared.update(returns);
         }
     }
@@ -197,7 +192,7 @@ impl ConnectionPermit {
 
 impl fmt::Debug for ConnectionPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ConnectionPermit").field(&self.line).finish()
+        f.debug_struct("ConnectionPermit").finish_non_exhaustive()
     }
 }
 

@@ -73,7 +73,7 @@ async fn unusable_arguments_and_settings_end_with_exit_code_two() {
         ("bulk --list - --out x --jobs 0", "", "a number from 1"),
         ("poll --list - --rounds x", "", "a number from 1"),
         ("get /p --rate 5/60d", HERE, "a month"),
-        ("get /p", "CLIENT_ID=id", "TDS_AUTH_URL"),
+        ("get /p", "CLIENT_ID=id", "TDS_AUTH_URL, TDS_BASE_URL and"),
         (
             "get /p",
             "AUTH_URL=http://127.0.0.1:1 CLIENT_ID=id",

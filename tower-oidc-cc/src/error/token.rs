@@ -12,12 +12,26 @@ use tower_tds_outcome::{Cause, Outcome, Resend, Secrets, chain, place};
 ///
 /// `Display` is one line: the failure, the URL, the root cause, and your next step.
 /// Words of a token endpoint are redacted and cut. `Debug` adds a second line for programmers.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_oidc_cc::TokenError;
+///
+/// /// When to ask again, if that may help without a change of the settings.
+/// fn again_after(error: &TokenError) -> Option<Duration> {
+///     // A code such as `invalid_client` names the setting to correct.
+///     let is_worth_it = error.is_transient() && error.oauth_error().is_none();
+///     is_worth_it.then(|| error.retry_after().unwrap_or_default())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct TokenError(Arc<Repr>);
 
 #[derive(Clone)]
 struct Repr {
-    kind: Kind,
+    kind: ErrorKind,
     /// Text of the cause at the root, or the words of the server.
     words: Option<String>,
     /// Digest of the credentials that the server refused.
@@ -28,7 +42,7 @@ struct Repr {
 
 /// Kind of a token error, by what its reader does next. Texts are fixed: a server's own may echo the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ErrorKind {
     /// There was no answer: the HTTP client failed or panicked.
     Transport,
     /// There was no answer in time.
@@ -54,12 +68,12 @@ pub(crate) enum Kind {
 // === impl TokenError ===
 
 impl TokenError {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: ErrorKind) -> Self {
         let (is_transient, next) = kind.remedy();
         let mut cause = Cause::new(match kind {
-            Kind::Foreign(..) => Outcome::AddressNotAllowed,
+            ErrorKind::Foreign(..) => Outcome::AddressNotAllowed,
             // Perhaps the credentials have not been written yet.
-            Kind::NoCredentials => Outcome::NoToken,
+            ErrorKind::NoCredentials => Outcome::NoToken,
             _ if is_transient => Outcome::NoToken,
             _ => Outcome::TokenDenied,
         });
@@ -76,7 +90,7 @@ impl TokenError {
 
     /// Creates the error for a failure of the HTTP client.
     pub(crate) fn with_source(
-        kind: Kind,
+        kind: ErrorKind,
         source: impl Into<Box<dyn Error + Send + Sync>>,
         secrets: &Secrets,
     ) -> Self {
@@ -95,7 +109,7 @@ impl TokenError {
     /// Returns the error of a provider. Only its redacted text is kept, because the error itself may
     /// contain a secret, which your log would print.
     pub(crate) fn no_credentials(error: &(dyn Error + 'static), secrets: &Secrets) -> Self {
-        Self::new(Kind::NoCredentials).because(root(error, secrets))
+        Self::new(ErrorKind::NoCredentials).because(root(error, secrets))
     }
 
     /// Returns the same error with its cause, or with the words of the server. It shows no secret.
@@ -110,7 +124,7 @@ impl TokenError {
 
     /// Whether the endpoint refused the credentials or the grant.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self.0.kind, Kind::Rejected(_))
+        matches!(self.0.kind, ErrorKind::Rejected(_))
     }
 
     /// Whether there may be a token soon: after a transient failure, or once a provider has credentials.
@@ -126,7 +140,7 @@ impl TokenError {
     /// Returns the status of the endpoint, whether it refused the credentials, and its words.
     pub(crate) fn said(&self) -> Option<(StatusCode, bool, Option<&str>)> {
         match self.0.kind {
-            Kind::Unavailable(status) | Kind::Rejected(status) => {
+            ErrorKind::Unavailable(status) | ErrorKind::Rejected(status) => {
                 Some((status, self.is_refusal(), self.0.words.as_deref()))
             }
             _ => None,
@@ -167,7 +181,7 @@ impl TokenError {
     /// The time counts from the `poll_ready` before the call.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        let is_local = self.0.kind == Kind::Unready;
+        let is_local = self.0.kind == ErrorKind::Unready;
         self.0.cause.wait.or(is_local.then_some(Duration::ZERO))
     }
 
@@ -187,8 +201,8 @@ impl TokenError {
     }
 }
 
-impl From<Kind> for TokenError {
-    fn from(kind: Kind) -> Self {
+impl From<ErrorKind> for TokenError {
+    fn from(kind: ErrorKind) -> Self {
         Self::new(kind)
     }
 }
@@ -231,9 +245,9 @@ impl Error for TokenError {
     }
 }
 
-// === impl Kind ===
+// === impl ErrorKind ===
 
-impl Kind {
+impl ErrorKind {
     /// Returns the failure, without its next step. The subject is the token endpoint or the discovery
     /// document.
     fn text(self, subject: &str) -> Cow<'static, str> {

@@ -186,7 +186,7 @@ fn now() -> SystemTime {
 fn token_error_keeps_the_status_of_an_unreadable_body() {
     let response = Response::builder().status(503).body(());
     let (head, ()) = response.unwrap().into_parts();
-    let broken = Err(TokenError::new(crate::error::Kind::Transport));
+    let broken = Err(TokenError::new(crate::error::ErrorKind::Transport));
     let error = read(&head, broken, sent(), now(), &Secrets::default()).unwrap_err();
     assert!(
         error

@@ -10,7 +10,7 @@ use super::{Need, State};
 use crate::{
     TokenError,
     clock::Timestamp,
-    error::Kind,
+    error::ErrorKind,
     reply::{AccessToken, Issued},
 };
 
@@ -108,7 +108,7 @@ proptest! {
                 }
                 Step::Fail(is_transient) if flight.is_some() => {
                     let status = StatusCode::UNAUTHORIZED;
-                    let kind = if is_transient { Kind::Unavailable(status) } else { Kind::Rejected(status) };
+                    let kind = if is_transient { ErrorKind::Unavailable(status) } else { ErrorKind::Rejected(status) };
                     state.failed(&TokenError::new(kind), now);
                 }
                 Step::Succeed(_) | Step::Fail(_) => {}

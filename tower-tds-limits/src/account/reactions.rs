@@ -6,7 +6,7 @@
 //! | 423 | all requests | a second later |
 //! | | requests that are not evenly spaced, then a fifth of the rate | ten minutes after the last, at an accepted response |
 //! | 416 | all requests | a second later |
-//! | | a sixth of the sockets, and the places in flight beyond the data sockets | ten minutes after the last |
+//! | | a sixth of the sockets, and the slots in flight beyond the data sockets | ten minutes after the last |
 
 use std::num::NonZeroU32;
 
@@ -15,12 +15,11 @@ use tower_tds_outcome::Outcome;
 use crate::{
     clock::{Tick, nanos},
     limits::Quota,
-    rule::Pace,
+    rule::{Pace, TICK},
 };
 
 /// Whether the service answered the request within its limits. After a gateway's 504 that is unknown, because the service
 /// behind it may begin the request within the next second.
-#[inline]
 pub(crate) const fn is_within(outcome: Outcome) -> bool {
     !matches!(
         outcome,
@@ -37,7 +36,7 @@ pub(crate) const fn is_within(outcome: Outcome) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Reactions {
     /// Until when nothing is sent. The [pause](crate::pause::Pause) of one stack is not included: its
-    /// calls keep their places, and others pass them.
+    /// calls keep their ranks, and others pass them.
     pub(super) silent_until: Tick,
     /// What 423s have lowered: first the burst, then the rate.
     rate: Lowered,
@@ -81,7 +80,6 @@ impl Reactions {
     }
 
     /// Restores the rate, if the last 423 is long enough ago. Returns whether it was lowered.
-    #[inline]
     pub(crate) fn restore_rate(&mut self, now: Tick) -> bool {
         self.rate.times > 0 && self.rate.end(now)
     }
@@ -107,13 +105,11 @@ impl Reactions {
     }
 
     /// Whether a request that is granted at `now` closes its socket.
-    #[inline]
     pub(crate) fn closes_socket(&self, now: Tick) -> bool {
         now < self.closing_until
     }
 
     /// Returns what is left of `most` sockets after 416s, and until when, if they are lowered.
-    #[inline]
     pub(crate) fn most_sockets(&self, most: u32) -> Option<(u32, Tick)> {
         let times = Some(self.sockets.times).filter(|times| *times > 0)?;
         Some((lowered(most, 6, times), self.sockets.ends_at()))
@@ -135,13 +131,11 @@ impl Lowered {
     }
 
     /// When the last refusal is forgotten.
-    #[inline]
     fn ends_at(&self) -> Tick {
         self.refused.plus(LOWERED)
     }
 
     /// Ends it, if it is due.
-    #[inline]
     fn end(&mut self, now: Tick) -> bool {
         let ends = self.ends_at() <= now;
         if ends {
@@ -180,10 +174,6 @@ const CLOSING: u64 = 3_000_000_000;
 /// rate. Longer than a packet filter counts a half-closed connection (Linux conntrack: 120 s in
 /// `FIN_WAIT`).
 const LOWERED: u64 = 600_000_000_000;
-
-/// Allowance for a gateway that reads its clock once per turn of its loop: nginx without a burst
-/// needs 21 ms between requests at 50 a second, not 20.
-const TICK: u64 = 1_000_000;
 
 /// Fewer would send a slow service only a request for each response. As grants are spaced, a second
 /// one is refused only if the network stalls.

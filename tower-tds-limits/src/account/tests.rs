@@ -17,27 +17,27 @@ fn ms(ms: u64) -> Duration {
 
 /// A grant at `now`.
 fn granted(account: &mut Account, now: Instant) -> Granted {
-    let _opens = account.opens(Line::Back, now);
-    account.admit(Line::Back, None)
+    let _opens = account.opens(Priority::Normal, now);
+    account.admit(Priority::Normal, None)
 }
 
 #[test]
-fn front_waiter_waits_for_the_quota_only() {
+fn token_request_waits_for_the_quota_only() {
     let now = Instant::now();
     let limits = Limits::new(Quota::per_second(count(2))).rules(Rules::window());
     let mut account = Account::new(&limits.in_flight(count(1)));
     let grant = granted(&mut account, now);
     account.prove_by_head(now, grant, Outcome::Accepted, false);
-    assert_eq!(account.opens(Line::Back, now).0, None);
-    assert!(account.is_open(Line::Front, now));
+    assert_eq!(account.opens(Priority::Normal, now).0, None);
+    assert!(account.is_open(Priority::High, now));
     let grant = granted(&mut account, now);
     let second = now + ms(1_002);
-    assert_eq!(account.opens(Line::Front, now).0, Some(second));
+    assert_eq!(account.opens(Priority::High, now).0, Some(second));
     // A token request is in flight as others are.
     account.end();
-    assert_eq!(account.opens(Line::Back, second).0, None);
+    assert_eq!(account.opens(Priority::Normal, second).0, None);
     account.prove_by_end(now, grant);
-    assert!(account.is_open(Line::Back, second));
+    assert!(account.is_open(Priority::Normal, second));
 }
 
 /// Reproducer for L7: 10,000 an hour beside 50 a second.
@@ -61,10 +61,10 @@ fn lost_request_does_not_prove_other_requests() {
         account.lose(now, *grant, ms(0));
     }
     // Five places are back, except for the level of the lost requests.
-    account.opens(Line::Back, now);
+    account.opens(Priority::Normal, now);
     let opened = (0..200).filter(|ms_later| {
         let now = now + ms(*ms_later);
-        let open = account.is_open(Line::Back, now);
+        let open = account.is_open(Priority::Normal, now);
         if open {
             granted(&mut account, now);
         }
@@ -81,11 +81,11 @@ fn a_lower_rate_keeps_counting_requests_in_flight() {
     account.prove_by_head(start + ms(100), grants[0], Outcome::RateExceeded, true);
     // Five may be without evidence, and seven are.
     let later = start + ms(1_200);
-    assert!(!account.is_open(Line::Back, later));
+    assert!(!account.is_open(Priority::Normal, later));
     for grant in &grants[1..] {
         account.prove_by_head(later, *grant, Outcome::Accepted, true);
     }
-    assert!(account.opens(Line::Back, later).0 > Some(later));
+    assert!(account.opens(Priority::Normal, later).0 > Some(later));
 }
 
 #[test]
@@ -97,8 +97,8 @@ fn response_with_an_older_time_counts_at_the_newest_time() {
     account.prove_by_head(start + ms(100), grants[0], Outcome::Accepted, true);
     // This event read the clock before it took the lock.
     account.prove_by_head(start + ms(99), grants[1], Outcome::Accepted, true);
-    let back = start + ms(100 + 1_002);
-    assert_eq!(account.opens(Line::Back, start + ms(101)).0, Some(back));
+    let (opens, _) = account.opens(Priority::Normal, start + ms(101));
+    assert_eq!(opens, Some(start + ms(100 + 1_002)));
     assert_eq!(account.in_flight, 0);
 }
 
@@ -155,7 +155,7 @@ fn counted_of(
                 account.prove_by_head(start + answer, grants[granted], Outcome::Accepted, true);
             }
             let next_answer = answers.peek().map(|Reverse((answer, _))| *answer);
-            let (opens, _) = account.opens(Line::Back, start + now);
+            let (opens, _) = account.opens(Priority::Normal, start + now);
             let opens = opens.map(|at| at - start);
             if opens == Some(now) {
                 break;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::{clock::nanos, wait::Deadline};
+use crate::{clock::nanos, wait::CallDeadline};
 
 /// Usual times by the octave of the deadlines, because calls with longer ones are usually slower.
 #[derive(Debug, Default)]
-pub(super) struct Times([Usual; OCTAVES]);
+pub(super) struct UsualTimes([Usual; OCTAVES]);
 
 /// Mean and deviation of recent times, as in TCP's retransmission timer (RFC 6298). Both are zero before the
 /// first.
@@ -16,10 +16,9 @@ struct Usual {
     deviation: u64,
 }
 
-// === impl Times ===
+// === impl UsualTimes ===
 
-impl Times {
-    #[inline]
+impl UsualTimes {
     pub(super) fn learn(&mut self, octave: u8, took: u64) {
         if let Some(usual) = self.0.get_mut(usize::from(octave)) {
             usual.learn(took.min(LONGEST));
@@ -35,8 +34,7 @@ impl Times {
 }
 
 /// Returns the octave of a deadline. A call without one is ordered as if it had a minute.
-#[inline]
-pub(super) fn octave(deadline: Option<&Deadline>) -> u8 {
+pub(super) fn octave(deadline: Option<&CallDeadline>) -> u8 {
     let whole = deadline.map_or(MINUTE, |deadline| nanos(deadline.whole));
     let octave = (whole / MILLISECOND).checked_ilog2().unwrap_or_default();
     u8::try_from(octave).map_or(LAST, |octave| octave.min(LAST))
@@ -45,7 +43,6 @@ pub(super) fn octave(deadline: Option<&Deadline>) -> u8 {
 // === impl Usual ===
 
 impl Usual {
-    #[inline]
     fn learn(&mut self, took: u64) {
         if self.mean == 0 {
             // A deviation of a half, as in TCP, would reject whole deadlines after one response.

@@ -44,13 +44,13 @@ use crate::{
 #[derive(Debug)]
 pub struct LimitedIo<T> {
     /// Socket and permit, present until the drop.
-    open: Option<Open<T>>,
+    open: Option<OpenSocket<T>>,
     /// Closes the socket. A function pointer, so that `Drop` needs no bounds on `T`.
-    close: fn(Open<T>),
+    close: fn(OpenSocket<T>),
 }
 
 #[derive(Debug)]
-struct Open<T> {
+struct OpenSocket<T> {
     socket: T,
     permit: ConnectionPermit,
     /// Whether this side's kernel has ended the connection, so that the server may still count it.
@@ -65,7 +65,7 @@ impl<T> LimitedIo<T> {
         T: Read + Write + Send + Unpin + 'static,
     {
         Self {
-            open: Some(Open {
+            open: Some(OpenSocket {
                 socket,
                 permit,
                 is_cut: false,
@@ -74,7 +74,7 @@ impl<T> LimitedIo<T> {
         }
     }
 
-    fn open(&mut self) -> io::Result<&mut Open<T>> {
+    fn open(&mut self) -> io::Result<&mut OpenSocket<T>> {
         let open = self.open.as_mut();
         open.ok_or_else(|| ErrorKind::NotConnected.into())
     }
@@ -147,9 +147,9 @@ impl<T> Drop for LimitedIo<T> {
     }
 }
 
-// === impl Open ===
+// === impl OpenSocket ===
 
-impl<T: Unpin> Open<T> {
+impl<T: Unpin> OpenSocket<T> {
     /// Polls the socket, and records whether its connection was cut. An error after another one shows
     /// nothing about the server.
     fn poll<R>(
@@ -175,7 +175,7 @@ impl<T: Unpin> Open<T> {
     }
 }
 
-impl<T: Read + Write + Unpin> Open<T> {
+impl<T: Read + Write + Unpin> OpenSocket<T> {
     async fn close(mut self) {
         let ended = clock::now();
         let over = timeout(LONGEST_CLOSE, self.over()).await;
@@ -215,7 +215,7 @@ impl<T: Read + Write + Unpin> Open<T> {
 }
 
 /// Closes a socket in a task, if there is a runtime.
-fn close<T>(open: Open<T>)
+fn close<T>(open: OpenSocket<T>)
 where
     T: Read + Write + Send + Unpin + 'static,
 {

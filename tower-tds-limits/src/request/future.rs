@@ -25,9 +25,9 @@ use super::{
 use crate::{
     account::{Account, Granted},
     clock::{self, poll_timer},
-    error::{BoxError, Error, Kind, WaitCause},
+    error::{BoxError, Decision, Error, WaitCause},
     limiter::Stack,
-    wait::{Deadline, waiter::Waiter},
+    wait::{CallDeadline, waiter::Waiter},
 };
 
 /// Response future of [`RequestLimit`](crate::RequestLimit).
@@ -55,11 +55,11 @@ struct Waiting<S, R> {
     unsent: Option<(Request<R>, Arc<Stack>)>,
     waiter: Waiter<Account>,
     /// Boxed, because most calls do not wait.
-    wait: Option<Box<Wait>>,
+    wait: Option<Box<RecordedWait>>,
 }
 
 /// A wait, which is recorded when it ends.
-struct Wait {
+struct RecordedWait {
     since: Instant,
     /// Cause at the first poll.
     cause: WaitCause,
@@ -79,7 +79,7 @@ impl<S: Service<Request<R>>, R> ResponseFuture<S, R> {
             state: State::Waiting(Waiting {
                 inner,
                 unsent: Some((request, Arc::clone(stack))),
-                waiter: Waiter::new(&stack.account, stack.line),
+                waiter: Waiter::new(&stack.account, stack.priority),
                 wait: None,
             }),
             timer: None,
@@ -142,7 +142,7 @@ impl<S, R> Waiting<S, R> {
         &mut self,
         cx: &mut Context<'_>,
         now: Instant,
-        deadline: Option<&Deadline>,
+        deadline: Option<&CallDeadline>,
     ) -> Poll<Result<Granted, Error>>
     where
         S: Service<Request<R>>,
@@ -155,18 +155,18 @@ impl<S, R> Waiting<S, R> {
         let ends = deadline.map(|deadline| deadline.at);
         if ends.is_some_and(|ends| ends <= now) {
             let (cause, _) = match &self.wait {
-                Some(wait) => self.reason(wait.obstacle, now),
+                Some(wait) => self.wait_cause(wait.obstacle, now),
                 None => (WaitCause::Readiness, None),
             };
             let waited = now.saturating_duration_since(self.since(now));
-            return Poll::Ready(Err(Error::new(Kind::Deadline, cause, Some(waited))));
+            return Poll::Ready(Err(Error::new(Decision::Deadline, cause, Some(waited))));
         }
         let pause = stack.pause.at(now);
         if let Some(pause) = pause
-            && let Some(kind) = pause.rejects(ends, now)
+            && let Some(decision) = pause.rejects(ends, now)
         {
             let left = Some(pause.left(now));
-            return Poll::Ready(Err(Error::new(kind, WaitCause::Pause, left)));
+            return Poll::Ready(Err(Error::new(decision, WaitCause::Pause, left)));
         }
         let obstacle = match self.inner.poll_ready(cx) {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::below(error))),
@@ -174,25 +174,25 @@ impl<S, R> Waiting<S, R> {
             Poll::Ready(Ok(())) => pause.map(|pause| (WaitCause::Pause, Some(pause.until()))),
         };
         let max_waiting = stack.max_waiting;
-        // Without readiness the call keeps its place while later calls pass.
+        // Without readiness the call keeps its rank while later calls pass.
         match self
             .waiter
             .poll_pass(cx, now, deadline, max_waiting, obstacle.is_none())
         {
             Poll::Ready(Ok(grant)) => return Poll::Ready(Ok(grant)),
-            Poll::Ready(Err(kind)) => {
-                let (cause, left) = self.reason(obstacle, now);
-                let left = left.filter(|_| kind == Kind::Rejected);
-                return Poll::Ready(Err(Error::new(kind, cause, left)));
+            Poll::Ready(Err(decision)) => {
+                let (cause, left) = self.wait_cause(obstacle, now);
+                let left = left.filter(|_| decision == Decision::Rejected);
+                return Poll::Ready(Err(Error::new(decision, cause, left)));
             }
             Poll::Pending => {}
         }
         if let Some(wait) = &mut self.wait {
             wait.obstacle = obstacle;
         } else {
-            self.wait = Some(Box::new(Wait {
+            self.wait = Some(Box::new(RecordedWait {
                 since: now,
-                cause: self.reason(obstacle, now).0,
+                cause: self.wait_cause(obstacle, now).0,
                 obstacle,
             }));
         }
@@ -225,11 +225,11 @@ impl<S, R> Waiting<S, R> {
 
     /// Returns the deadline, if there is one.
     #[inline]
-    fn deadline(&self, now: Instant) -> Option<Deadline> {
+    fn deadline(&self, now: Instant) -> Option<CallDeadline> {
         let (request, _) = self.unsent.as_ref()?;
         let deadline = DeadlineAt::of(request.extensions())?;
         let at = Instant::from_std(deadline.at);
-        Some(Deadline {
+        Some(CallDeadline {
             at,
             whole: at.saturating_duration_since(self.since(now)),
             has_body: deadline.covers_body,
@@ -242,7 +242,7 @@ impl<S, R> Waiting<S, R> {
     }
 
     /// Returns the cause of the wait, and the time until it ends.
-    fn reason(&self, obstacle: Obstacle, now: Instant) -> (WaitCause, Option<Duration>) {
+    fn wait_cause(&self, obstacle: Obstacle, now: Instant) -> (WaitCause, Option<Duration>) {
         let Some((cause, until)) = obstacle else {
             return self.waiter.wait(now);
         };
@@ -250,10 +250,10 @@ impl<S, R> Waiting<S, R> {
     }
 }
 
-// === impl Wait ===
+// === impl RecordedWait ===
 
 /// Records the wait, with a permit or without one.
-impl Drop for Wait {
+impl Drop for RecordedWait {
     fn drop(&mut self) {
         let waited = clock::now().saturating_duration_since(self.since);
         let cause = self.cause.texts().0;

@@ -44,13 +44,13 @@ enum Stage {
 }
 
 pin_project! {
-    /// Response body that holds the place of its request among those in flight.
+    /// Response body that holds the slot of its request among those in flight.
     ///
-    /// The place returns at the end of the body, at an error, or when you drop the body. A body
+    /// The slot returns at the end of the body, at an error, or when you drop the body. A body
     /// that has already ended when the head arrives holds none, and neither does the default.
     ///
     /// # Cancel safety
-    /// Dropping it returns the place at once. The permits of the quotas are held for as
+    /// Dropping it returns the slot at once. The permits of the quotas are held for as
     /// long as [`Proof`](crate::Proof) demands.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ pin_project! {
     pub struct PermitBody<B> {
         #[pin]
         inner: B,
-        // Also kept for its drop, which frees the place.
+        // Also kept for its drop, which frees the slot.
         permit: Option<RequestPermit>,
     }
 }
@@ -78,11 +78,6 @@ impl RequestPermit {
         }
     }
 
-    /// How long the request may still be counted after its call has ended without a response.
-    pub(super) fn lost_after(&self) -> Duration {
-        self.stack.limits.lost_after
-    }
-
     /// Records an outcome. `is_whole` is set for an error, and for a response whose body has ended.
     /// Returns whether the body has to hold the permit; if not, the permit is to be dropped.
     #[inline]
@@ -90,11 +85,11 @@ impl RequestPermit {
         match outcome {
             Outcome::Unsent => self.withdraw(),
             // After such an outcome neither the head nor the end of the body is a proof.
-            Outcome::Lost => self.lose(self.lost_after()),
+            Outcome::Lost => self.lose(self.stack.limits.lost_after),
             // The service behind the gateway may still begin the request, and end it at any time.
             Outcome::GatewayTimedOut => self.lose(match self.stack.limits.proof {
                 Proof::Head => TIMED_OUT,
-                Proof::End => TIMED_OUT + self.lost_after(),
+                Proof::End => TIMED_OUT + self.stack.limits.lost_after,
             }),
             outcome => self.prove_by_head(outcome, is_whole),
         }
@@ -127,7 +122,7 @@ impl RequestPermit {
         }
         let now = clock::now();
         self.time(false, || now);
-        let (took, after) = (self.took, self.lost_after());
+        let (took, after) = (self.took, self.stack.limits.lost_after);
         self.stack.account.update(|account| {
             if is_timed {
                 account.learn(now, grant, took, whole);
@@ -143,8 +138,9 @@ impl RequestPermit {
     /// Records the end of the call without a response. The request may still be counted for this long.
     #[cold]
     pub(super) fn lose(&mut self, after: Duration) {
-        let lose = |account: &mut Account, now| account.lose(now, self.grant, after);
-        self.stack.account.update_now(lose);
+        let (now, grant) = (clock::now(), self.grant);
+        let account = &self.stack.account;
+        account.update(|account| account.lose(now, grant, after));
         self.stage = Stage::Over;
     }
 

@@ -23,7 +23,7 @@ use tower_tds_outcome::{Cause, HandOver, Handed, Outcome, chain};
 use super::permit::{PermitBody, RequestPermit};
 use crate::{
     clock::{self, poll_timer},
-    error::{BoxError, Error, Kind, WaitCause},
+    error::{BoxError, Decision, Error, WaitCause},
 };
 
 /// Call that was passed on, until its response head. Dropping it gives it up.
@@ -50,7 +50,6 @@ struct Rest<F> {
 // === impl SentCall ===
 
 impl<F> SentCall<F> {
-    #[inline]
     pub(super) fn new<B, E>(
         response: F,
         permit: RequestPermit,
@@ -92,7 +91,7 @@ impl<F> SentCall<F> {
         // Nothing may be sent after the deadline, so a request that may not have been sent yet is not
         // polled any more.
         let is_late = timer.is_some() && self.deadline.is_some_and(|ends| ends <= clock::now());
-        let may_send = !is_late || self.place() == Handed::Taken;
+        let may_send = !is_late || self.handed() == Handed::Taken;
         let Some(rest) = &mut self.rest else {
             return Poll::Pending;
         };
@@ -107,18 +106,18 @@ impl<F> SentCall<F> {
         ready!(poll_timer(timer, [answer, self.deadline], cx));
         let now = clock::now();
         let waited = now.saturating_duration_since(self.called_at);
-        let kind = if self.deadline.is_some_and(|ends| ends <= now) {
-            Kind::Deadline
+        let decision = if self.deadline.is_some_and(|ends| ends <= now) {
+            Decision::Deadline
         } else {
-            Kind::TimedOut
+            Decision::TimedOut
         };
-        let cause = self.end(Some(kind));
-        Poll::Ready(Err(Error::new(kind, cause, Some(waited))))
+        let cause = self.end(Some(decision));
+        Poll::Ready(Err(Error::new(decision, cause, Some(waited))))
     }
 
-    fn place(&self) -> Handed {
+    fn handed(&self) -> Handed {
         let rest = self.rest.as_ref();
-        rest.map_or(Handed::Unknown, Rest::place)
+        rest.map_or(Handed::Unknown, Rest::handed)
     }
 
     /// When the request was sent, as far as that is known.
@@ -126,29 +125,29 @@ impl<F> SentCall<F> {
     /// A request that is not sent yet is checked again one timeout from now. Even if it is sent now,
     /// it has not waited longer than the timeout then.
     fn sent_at(&mut self) -> Instant {
-        match self.place() {
+        match self.handed() {
             Handed::Held => clock::now(),
             Handed::Taken => *self.sent_at.get_or_insert_with(clock::now),
             _ => self.called_at,
         }
     }
 
-    /// Ends the call, which its caller has dropped if it is of no `kind`. Returns what it waited for. A
+    /// Ends the call, which its caller has dropped if it is of no `decision`. Returns what it waited for. A
     /// permit that is not withdrawn counts as sent until the response proves it.
-    fn end(&mut self, kind: Option<Kind>) -> WaitCause {
+    fn end(&mut self, decision: Option<Decision>) -> WaitCause {
         let Some(mut rest) = self.rest.take() else {
             return WaitCause::Response;
         };
         let hand_over = rest.hand_over.as_ref();
-        let place = hand_over.map_or(Handed::Unknown, HandOver::give_up);
-        if place == Handed::Held {
+        let handed = hand_over.map_or(Handed::Unknown, HandOver::give_up);
+        if handed == Handed::Held {
             drop(rest.response);
             rest.permit.withdraw();
             return WaitCause::Connection;
         }
-        let longest = clock::now() + LONGEST.min(rest.permit.lost_after());
-        let until = match (place, kind) {
-            (Handed::Taken | Handed::Ended, None | Some(Kind::Deadline)) => longest,
+        let longest = clock::now() + LONGEST.min(rest.permit.stack.limits.lost_after);
+        let until = match (handed, decision) {
+            (Handed::Taken | Handed::Ended, None | Some(Decision::Deadline)) => longest,
             // The request may not have been sent yet, and is not sent after the deadline.
             (_, None) => self.deadline.map_or(longest, |ends| ends.min(longest)),
             // The socket of a call whose answer is late has to end now, so that its permit is free
@@ -170,7 +169,7 @@ impl<F> Drop for SentCall<F> {
 
 impl<F> Rest<F> {
     /// Where the request is, as far as its client has marked it.
-    fn place(&self) -> Handed {
+    fn handed(&self) -> Handed {
         let hand_over = self.hand_over.as_ref();
         hand_over.map_or(Handed::Unknown, HandOver::place)
     }
@@ -192,8 +191,9 @@ impl<F> Rest<F> {
             Err(error) => {
                 let error = error.into();
                 match of_error(&*error) {
-                    Outcome::Lost if self.place() == Handed::Ended => {
-                        self.permit.lose(ENDED.min(self.permit.lost_after()));
+                    Outcome::Lost if self.handed() == Handed::Ended => {
+                        let lost_after = self.permit.stack.limits.lost_after;
+                        self.permit.lose(ENDED.min(lost_after));
                     }
                     outcome => drop(self.permit.record(outcome, true)),
                 }

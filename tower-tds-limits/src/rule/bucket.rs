@@ -140,7 +140,6 @@ impl Bucket {
     }
 
     /// Records the proof that a request granted at `granted` was counted no later than `at`.
-    #[inline]
     pub(crate) fn prove(&mut self, at: Tick, granted: Tick) {
         if self.withdraw(granted) {
             self.fall(at);
@@ -170,17 +169,14 @@ impl Bucket {
     }
 
     /// Returns the requests that have fallen and not drained.
-    #[inline]
     fn level(&self, now: Tick) -> u64 {
         self.empty_at.since(now).div_ceil(self.interval)
     }
 
-    #[inline]
     fn taken(&self) -> u64 {
         u64::try_from(self.unseen.len()).unwrap_or(u64::MAX)
     }
 
-    #[inline]
     fn fall(&mut self, at: Tick) {
         let mut drains = self.interval;
         if self.burst == Burst::Of(0) {
@@ -191,12 +187,11 @@ impl Bucket {
 
     /// Removes the unproven request that was granted at `granted`. Returns whether there was no evidence
     /// for it.
-    #[inline]
     pub(crate) fn withdraw(&mut self, granted: Tick) -> bool {
-        let place = self.unseen.partition_point(|unseen| *unseen < granted);
-        let is_unseen = self.unseen.get(place) == Some(&granted);
+        let index = self.unseen.partition_point(|unseen| *unseen < granted);
+        let is_unseen = self.unseen.get(index) == Some(&granted);
         if is_unseen {
-            self.unseen.remove(place);
+            self.unseen.remove(index);
         }
         is_unseen
     }
@@ -205,18 +200,18 @@ impl Bucket {
 /// Returns the number of probes at this `age` of the oldest request without evidence, and the age at
 /// which there are more.
 fn probed(age: u64) -> (u64, u64) {
-    let Some(more) = age.checked_sub(LONG) else {
+    if age < LONG {
         return (0, LONG);
-    };
-    let doublings = more.checked_sub(MORE_PROBES).map_or(0, |m| m / DOUBLED + 1);
+    }
+    let doublings = age.saturating_sub(MORE_PROBES - DOUBLED) / DOUBLED;
     let next = MORE_PROBES + doublings * DOUBLED;
-    (1 << doublings.min(MOST_DOUBLINGS), LONG + next)
+    (1 << doublings.min(MOST_DOUBLINGS), next)
 }
 
 /// Allowance for a gateway that reads its clock once per turn of its loop, which a bucket without a
 /// burst would not forgive. Measured before this crate was written: nginx at 50 a second needs 21
 /// ms between requests, not 20.
-const TICK: u64 = 1_000_000;
+pub(crate) const TICK: u64 = 1_000_000;
 
 /// More than the one-way delay of most networks. An automatic burst holds the requests of 180 ms,
 /// so a smaller margin gains nothing. Simulated with slow responses and stalls of 300 ms: a margin of
@@ -229,10 +224,10 @@ const FORGETS: u64 = 128;
 /// A second, three times the longest stalls that were simulated (300 ms).
 const LONG: u64 = 1_000_000_000;
 
-/// When a second probe follows, because most stalls are over after three seconds. From then on the
+/// Age at which a second probe follows, because most stalls are over after three seconds. From then on the
 /// number of probes doubles each half second: longer stalls are rare, while twenty slow calls
 /// together are common.
-const MORE_PROBES: u64 = 2_500_000_000;
+const MORE_PROBES: u64 = 3_500_000_000;
 
 const DOUBLED: u64 = 500_000_000;
 

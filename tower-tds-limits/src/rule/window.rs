@@ -79,7 +79,7 @@ impl Window {
     /// a future proof.
     #[inline]
     pub(crate) fn opens_at(&self) -> Tick {
-        let opens = |number| self.at(self.place_of(number)).plus(self.hold);
+        let opens = |number| self.at(self.index_of(number)).plus(self.hold);
         self.due().map_or(Tick::ZERO, opens)
     }
 
@@ -91,9 +91,9 @@ impl Window {
             return Tick::ZERO;
         };
         let period = self.hold;
-        let due = self.place_of(number);
+        let due = self.index_of(number);
         let due_at = self.at(due);
-        // Places of the first proofs at which no chord has begun, and at which none has ended.
+        // Indices of the first runs at which no chord has begun, and at which none has ended.
         let mut begun = self
             .runs
             .partition_point(|run| run.at.plus(period) <= due_at);
@@ -138,13 +138,11 @@ impl Window {
         begins.map(sum).max().unwrap_or_default()
     }
 
-    #[inline]
     pub(crate) fn grant(&mut self) {
         self.granted += 1;
     }
 
     /// Records the proof that a request was counted no later than `at`. Proofs come in order.
-    #[inline]
     pub(crate) fn prove(&mut self, at: Tick) {
         let (exact, at) = (at, at.round_up(self.grain));
         let until = self.before(self.runs.len()) + 1;
@@ -194,21 +192,21 @@ impl Window {
             .map(|over| over + 1)
     }
 
-    /// Place of the run that has the proof of this number.
+    /// Index of the run that has the proof of this number.
     #[inline]
-    fn place_of(&self, number: u64) -> usize {
+    fn index_of(&self, number: u64) -> usize {
         self.runs.partition_point(|run| run.until < number)
     }
 
     #[inline]
-    fn at(&self, place: usize) -> Tick {
-        self.runs.get(place).map_or(Tick::NEVER, |run| run.at)
+    fn at(&self, index: usize) -> Tick {
+        self.runs.get(index).map_or(Tick::NEVER, |run| run.at)
     }
 
-    /// Proofs before the run at this place.
+    /// Proofs before the run at this index.
     #[inline]
-    fn before(&self, place: usize) -> u64 {
-        let before = place.checked_sub(1).and_then(|place| self.runs.get(place));
+    fn before(&self, index: usize) -> u64 {
+        let before = index.checked_sub(1).and_then(|index| self.runs.get(index));
         before.map_or(self.forgotten, |run| run.until)
     }
 }

@@ -7,7 +7,7 @@ use tokio_test::{assert_pending, assert_ready, task};
 use super::{ConnectionPermit, Connections};
 use crate::{
     limits::Limits,
-    wait::{Limit, Line, shared::Shared},
+    wait::{Limit, Priority, shared::Shared},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -19,10 +19,10 @@ fn connections(most: u32) -> Connections {
 }
 
 /// Opens a socket if that is allowed.
-fn open(connections: &mut Connections, line: Line, now: Instant) -> bool {
-    let opens = connections.is_open(line, now);
+fn open(connections: &mut Connections, priority: Priority, now: Instant) -> bool {
+    let opens = connections.is_open(priority, now);
     if opens {
-        connections.admit(line, None);
+        connections.admit(priority, None);
     }
     opens
 }
@@ -30,7 +30,7 @@ fn open(connections: &mut Connections, line: Line, now: Instant) -> bool {
 /// Opens as many data sockets as are allowed.
 fn fill(connections: &mut Connections, now: Instant) -> u32 {
     let mut opened = 0;
-    while open(connections, Line::Back, now) {
+    while open(connections, Priority::Normal, now) {
         opened += 1;
     }
     opened
@@ -43,11 +43,11 @@ fn smaller_share_keeps_open_sockets_and_larger_allows_more() {
     assert_eq!(fill(&mut connections, now), 3);
     let _over = connections.set_share(0, now + SECOND, now);
     assert_eq!(connections.open(now), 3);
-    assert_eq!(connections.opens(Line::Front, now).0, None);
+    assert_eq!(connections.opens(Priority::High, now).0, None);
     for _ in 0..3 {
-        connections.returning.push((now, Line::Back));
+        connections.returning.push((now, Priority::Normal));
     }
-    assert_eq!(connections.opens(Line::Front, now).0, None);
+    assert_eq!(connections.opens(Priority::High, now).0, None);
     let _over = connections.set_share(2, now + SECOND, now);
     assert_eq!(fill(&mut connections, now), 1);
     let _over = connections.set_share(4, now + SECOND, now);
@@ -71,17 +71,17 @@ proptest! {
             now += Duration::from_millis(pause);
             let before = connections.most_at(now);
             match step {
-                0 | 1 => data += u32::from(open(&mut connections, Line::Back, now)),
-                2 => tokens += u32::from(open(&mut connections, Line::Front, now)),
+                0 | 1 => data += u32::from(open(&mut connections, Priority::Normal, now)),
+                2 => tokens += u32::from(open(&mut connections, Priority::High, now)),
                 3 if data > 0 => {
-                    connections.returning.push((now, Line::Back));
+                    connections.returning.push((now, Priority::Normal));
                     data -= 1;
                 }
                 4 if tokens > 0 => {
-                    connections.returning.push((now + SECOND, Line::Front));
+                    connections.returning.push((now + SECOND, Priority::High));
                     tokens -= 1;
                 }
-                _ => connections.lower(Some((before - before / 2, now + 10 * MINUTE))),
+                _ => connections.lowered = Some((before - before / 2, now + 10 * MINUTE)),
             }
             prop_assert!(connections.open(now) <= most);
             prop_assert!(connections.data <= (most - 1).max(1));
@@ -95,14 +95,14 @@ proptest! {
 #[test]
 fn moved_reader_is_woken_at_the_end_of_its_share() {
     let shared = Arc::new(Shared::new(Connections::new(&Limits::default())));
-    let mut permit = ConnectionPermit::new(&shared, Line::Back);
+    let mut permit = ConnectionPermit::new(&shared, Priority::Normal);
     let (mut first, mut second) = (task::spawn(()), task::spawn(()));
     for _ in 0..2 {
         first.enter(|cx, _| assert_pending!(permit.poll_over(cx)));
     }
     second.enter(|cx, _| assert_pending!(permit.poll_over(cx)));
-    let set = |connections: &mut Connections, now| connections.set_share(4, now, now);
-    drop(shared.update_now(set).expect("it has ended"));
+    let over = shared.update(|it| it.set_share(4, Instant::now(), Instant::now()));
+    drop(over.expect("it has ended"));
     assert!(second.is_woken());
     let error = second.enter(|cx, _| assert_ready!(permit.poll_over(cx)));
     assert!(error.to_string().contains("end of its share"), "{error}");

@@ -3,8 +3,7 @@ use std::{fmt, mem, ops::ControlFlow, sync::PoisonError, task::Waker, time::Dura
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    Deadline, Limit, Line, clock,
-    queue::{Place, Queue},
+    CallDeadline, Limit, Priority, Queue, Rank, clock,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -45,7 +44,8 @@ impl<L: Limit> Shared<L> {
         read(&mut state.limit, state.queue.waiting())
     }
 
-    /// Changes the limit, and wakes the next waiter if that opens it.
+    /// Changes the limit, and wakes the next waiter if that opens it. An event that needs the time reads the clock before
+    /// it takes the lock, which is then held for half as long.
     #[inline]
     pub(crate) fn update<T>(&self, event: impl FnOnce(&mut L) -> T) -> T {
         let mut state = self.lock();
@@ -57,14 +57,6 @@ impl<L: Limit> Shared<L> {
         let now = clock::now();
         self.end_event(state, now, None);
         out
-    }
-
-    /// Does the same as [`update`](Self::update) with the current time. The clock is read before the
-    /// lock, which is then held for half as long.
-    #[inline]
-    pub(crate) fn update_now<T>(&self, event: impl FnOnce(&mut L, Instant) -> T) -> T {
-        let now = clock::now();
-        self.update(|limit| event(limit, now))
     }
 
     /// Ends an event: releases the lock, then wakes the next waiter, and the timer's task while there are
@@ -140,23 +132,28 @@ impl<L> fmt::Debug for Shared<L> {
 // === impl State ===
 
 impl<L: Limit> State<L> {
-    /// Takes a place in the queue for a call that arrives now. The call that must start first is first; one
-    /// without a deadline is ordered as if it had a minute, so that nothing starves.
-    pub(super) fn enter(&mut self, line: Line, deadline: Option<&Deadline>, now: Instant) -> Place {
+    /// Ranks a call that arrives now. The one that must start first is first; one without a deadline is
+    /// ordered as if it had a minute, so that nothing starves.
+    pub(super) fn enter(
+        &mut self,
+        priority: Priority,
+        deadline: Option<&CallDeadline>,
+        now: Instant,
+    ) -> Rank {
         let minute = now + MINUTE;
         let start = deadline.map_or(minute, |deadline| {
-            let usual = self.limit.usual(line, deadline);
+            let usual = self.limit.usual(deadline);
             deadline.at.checked_sub(usual).unwrap_or(now).min(minute)
         });
-        self.queue.enter(line, start)
+        self.queue.enter(priority, start)
     }
 
     /// Whether a call at its turn has too little time to be answered. One that comes while no other waits
     /// is sent nevertheless, because only an answer shows that the service is quick again.
-    pub(super) fn is_late(&self, line: Line, deadline: Option<&Deadline>, now: Instant) -> bool {
+    pub(super) fn is_late(&self, deadline: Option<&CallDeadline>, now: Instant) -> bool {
         deadline.is_some_and(|deadline| {
-            let usual = self.limit.usual(line, deadline);
-            deadline.at.saturating_duration_since(now) < usual
+            let left = deadline.at.saturating_duration_since(now);
+            left < self.limit.usual(deadline)
         })
     }
 
@@ -164,7 +161,7 @@ impl<L: Limit> State<L> {
     fn give_turn(&mut self, now: Instant, is_timer: bool) -> (Vec<Waker>, Option<Instant>) {
         let Self { limit, queue, .. } = self;
         let mut woken = Vec::new();
-        let opens = |line| limit.opens(line, now).0;
+        let opens = |priority| limit.opens(priority, now).0;
         let due = queue.give_turn(now, is_timer, opens, &mut woken);
         (woken, due)
     }

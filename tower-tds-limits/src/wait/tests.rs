@@ -23,7 +23,7 @@ struct Script {
 impl Limit for Script {
     type Granted = ();
 
-    fn opens(&mut self, _line: Line, now: Instant) -> (Option<Instant>, WaitCause) {
+    fn opens(&mut self, _priority: Priority, now: Instant) -> (Option<Instant>, WaitCause) {
         while self.at.first().is_some_and(|at| *at <= now) {
             self.at.remove(0);
             self.free += 1;
@@ -33,11 +33,11 @@ impl Limit for Script {
         (opens.copied(), WaitCause::InFlight)
     }
 
-    fn admit(&mut self, _line: Line, _: Option<&Deadline>) {
+    fn admit(&mut self, _priority: Priority, _: Option<&CallDeadline>) {
         self.free = self.free.saturating_sub(1);
     }
 
-    fn usual(&self, _line: Line, _deadline: &Deadline) -> Duration {
+    fn usual(&self, _deadline: &CallDeadline) -> Duration {
         self.usual
     }
 }
@@ -50,15 +50,15 @@ fn limit(free: usize) -> Arc<Shared<Script>> {
 }
 
 fn waiter(shared: &Arc<Shared<Script>>) -> Waiter<Script> {
-    Waiter::new(shared, Line::Back)
+    Waiter::new(shared, Priority::Normal)
 }
 
-fn poll(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Kind>> {
+fn poll(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Decision>> {
     waiter.poll_pass(cx, clock::now(), None, usize::MAX, true)
 }
 
 /// Polls a waiter whose call is not ready.
-fn skip(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Kind>> {
+fn skip(waiter: &mut Waiter<Script>, cx: &mut Context<'_>) -> Poll<Result<(), Decision>> {
     waiter.poll_pass(cx, clock::now(), None, usize::MAX, false)
 }
 
@@ -75,17 +75,16 @@ macro_rules! pass {
 }
 
 /// A waiter whose call ends so soon, or never.
-fn due_in(shared: &Arc<Shared<Script>>, millis: Option<u64>) -> impl Future<Output = bool> + use<> {
+fn due_in(mut waiter: Waiter<Script>, millis: Option<u64>) -> impl Future<Output = bool> {
     let deadline = millis.map(|millis| {
         let whole = Duration::from_millis(millis);
         let at = clock::now() + whole;
-        Deadline {
+        CallDeadline {
             at,
             whole,
             has_body: false,
         }
     });
-    let mut waiter = waiter(shared);
     poll_fn(move |cx| {
         waiter
             .poll_pass(cx, clock::now(), deadline.as_ref(), usize::MAX, true)
@@ -98,26 +97,27 @@ async fn the_call_that_must_start_first_passes_first_and_nothing_starves() {
     let shared = limit(0);
     shared.update(|script| script.usual = Duration::from_millis(100));
     let mut waiters = Vec::new();
-    // The last one has waited for a minute by then, and comes before all.
-    for (deadline, after) in [
-        (None, 59_000),
-        (None, 500),
-        (Some(9_000), 500),
-        (Some(1_000), 0),
-        (Some(1_000), 0),
+    // The first one has waited for a minute by then, and comes before all but token requests, which come by arrival.
+    for (priority, deadline, after) in [
+        (Priority::Normal, None, 59_000),
+        (Priority::Normal, None, 500),
+        (Priority::Normal, Some(9_000), 500),
+        (Priority::Normal, Some(1_000), 0),
+        (Priority::Normal, Some(1_000), 0),
+        (Priority::High, Some(9_000), 0),
+        (Priority::High, Some(1_000), 0),
     ] {
-        let mut waiter = task::spawn(Box::pin(due_in(&shared, deadline)));
+        let waiter = due_in(Waiter::new(&shared, priority), deadline);
+        let mut waiter = task::spawn(Box::pin(waiter));
         assert_pending!(waiter.poll());
         waiters.push(waiter);
         sleep(Duration::from_millis(after)).await;
     }
-    for next in [0, 3, 4, 2, 1] {
+    for next in [5, 6, 0, 3, 4, 2, 1] {
         give_back(&shared);
         let woken: Vec<_> = waiters.iter().map(|waiter| waiter.is_woken()).collect();
-        assert!(
-            woken[next] && waiters[next].poll().is_ready(),
-            "{next}: {woken:?}"
-        );
+        let passes = woken[next] && waiters[next].poll().is_ready();
+        assert!(passes, "{next}: {woken:?}");
     }
 }
 
@@ -153,7 +153,7 @@ async fn unpolled_waiters_delay_the_next_by_ten_milliseconds() {
         let passes = tokio::spawn(async move {
             poll_fn(|cx| poll(&mut polled, cx))
                 .await
-                .expect("it has a place");
+                .expect("it has a rank");
         });
         tokio::task::yield_now().await;
         let begin = Instant::now();
@@ -225,7 +225,7 @@ fn a_limit_outlives_the_runtime_of_its_timer() {
         ends.await.expect("no panic");
         open_in(&shared, soon);
         let passed = (&mut waits).await.expect("no panic");
-        passed.expect("it has a place");
+        passed.expect("it has a rank");
     });
 }
 

@@ -1,14 +1,14 @@
 //! `tests/layer` has the rules for refusals and roles under services, call rates and faults.
 
 use super::backoff;
-use crate::{TokenError, error::Kind, state::tests::secs};
+use crate::{TokenError, error::ErrorKind, state::tests::secs};
 
 const ALMOST: f64 = 1.0 - f64::EPSILON;
 
 #[test]
 fn backoffs_double_to_thirty_seconds_are_a_minute_or_two_after_a_refusal_and_obey_hints() {
-    let busy = || TokenError::new(Kind::Transport);
-    let refusal = || TokenError::new(Kind::Rejected(http::StatusCode::UNAUTHORIZED));
+    let busy = || TokenError::new(ErrorKind::Transport);
+    let refusal = || TokenError::new(ErrorKind::Rejected(http::StatusCode::UNAUTHORIZED));
     let hinted = |error: TokenError, hint| error.with_retry_after(secs(hint));
     for (failures, error, least, most) in [
         (0, busy(), 0, 1),

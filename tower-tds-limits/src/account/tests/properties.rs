@@ -151,7 +151,7 @@ proptest! {
                     }
                 }
                 let next = coming.first().map(|(at, _)| *at);
-                let (opens, _) = account.opens(Line::Back, start + now);
+                let (opens, _) = account.opens(Priority::Normal, start + now);
                 let opens = opens.map(|at| at - start);
                 if opens == Some(now) {
                     break;
@@ -160,7 +160,7 @@ proptest! {
                 now = next.expect("somebody holds the permits");
             }
             prop_assert!(now >= silent_until, "granted at {now:?}, in a silence");
-            let grant = account.admit(Line::Back, None);
+            let grant = account.admit(Priority::Normal, None);
             live = live.max(account.rules[0].live(account.seen));
             let (count, over) = fate.of(now);
             counted.extend(count);

@@ -113,7 +113,7 @@ fn counted_while_shares_move(seed: u64, rules: Rules, delays: Delays) -> Vec<Dur
             fleet.set(grows, share, now);
         }
         for member in 0..3 {
-            while fleet.members[member].is_open(Line::Back, now) {
+            while fleet.members[member].is_open(Priority::Normal, now) {
                 let grant = granted(&mut fleet.members[member], now);
                 let (there, back) = delays(&mut rng, at);
                 counted.push(at + there);
@@ -143,11 +143,11 @@ fn empty_or_ended_share_grants_nothing() {
     };
     for share in [empty(0, 5), empty(5, 0)] {
         account.set_share(share, until, None, now, 0);
-        assert_eq!(account.opens(Line::Front, now).0, None);
+        assert_eq!(account.opens(Priority::High, now).0, None);
     }
     account.set_share(empty(2, 2), until, None, now, 0);
     for _ in 0..2 {
-        assert!(account.is_open(Line::Back, now));
+        assert!(account.is_open(Priority::Normal, now));
         let grant = granted(&mut account, now);
         account.prove_by_head(now, grant, Outcome::Accepted, true);
     }
@@ -160,13 +160,13 @@ fn empty_or_ended_share_grants_nothing() {
         }
     );
     // The next permit would be back after the share's end.
-    assert_eq!(account.opens(Line::Back, now).0, None);
+    assert_eq!(account.opens(Priority::Normal, now).0, None);
     account.set_share(empty(3, 11), until, None, now, 0);
-    assert!(account.is_open(Line::Back, now));
+    assert!(account.is_open(Priority::Normal, now));
     for why in [None, Some("unreachable")] {
         account.set_share(empty(3, 11), until, why, now, 0);
         let cause = WaitCause::Share(why);
-        assert_eq!(account.opens(Line::Back, until), (None, cause));
+        assert_eq!(account.opens(Priority::Normal, until), (None, cause));
     }
     let later = now + ms(2_100);
     let held = account.held(later);

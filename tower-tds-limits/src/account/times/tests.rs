@@ -3,7 +3,7 @@ use super::*;
 const MS: u64 = MILLISECOND;
 
 fn within(millis: u64) -> u8 {
-    octave(Some(&Deadline {
+    octave(Some(&CallDeadline {
         at: tokio::time::Instant::now(),
         whole: Duration::from_millis(millis),
         has_body: false,
@@ -12,7 +12,7 @@ fn within(millis: u64) -> u8 {
 
 #[test]
 fn steady_times_are_usual_within_two_milliseconds_and_short_deadlines_stay_apart_from_long_ones() {
-    let mut times = Times::default();
+    let mut times = UsualTimes::default();
     let [short, long, other] = [1_000, 10_000, 100].map(within);
     for _ in 0..40 {
         times.learn(short, 80 * MS);

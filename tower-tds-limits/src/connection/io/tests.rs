@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     limiter::Limiter,
     limits::{Limits, Quota, Rules},
-    wait::{Limit as _, Line},
+    wait::{Limit as _, Priority},
 };
 
 /// Result of a socket's next read: an error, its end, or nothing yet.
@@ -78,8 +78,8 @@ where
     T: Read + Write + Send + Unpin + 'static,
 {
     let connections = &limiter.stack.connections;
-    let line = connections.update(|it| it.admit(Line::Back, None));
-    LimitedIo::new(socket, ConnectionPermit::new(connections, line))
+    let priority = connections.update(|it| it.admit(Priority::Normal, None));
+    LimitedIo::new(socket, ConnectionPermit::new(connections, priority))
 }
 
 /// Breaks a socket that has carried a request, and returns the seconds until its permit is back.

@@ -24,14 +24,14 @@ impl error::Error for Nested {
 /// A limit around another one, which did not let the request through.
 #[test]
 fn rejection_by_an_inner_limit_is_unsent() {
-    let error = Error::new(Kind::TimedOut, WaitCause::Connection, None);
+    let error = Error::new(Decision::TimedOut, WaitCause::Connection, None);
     assert_eq!(read(&error), Outcome::Unsent);
 }
 
 /// The request may be counted, so its permit is not free.
 #[test]
 fn timeout_of_an_inner_limit_after_the_request_was_sent_is_lost() {
-    let error = Error::new(Kind::Deadline, WaitCause::Response, None);
+    let error = Error::new(Decision::Deadline, WaitCause::Response, None);
     assert_eq!(read(&error), Outcome::Lost);
 }
 

@@ -9,8 +9,8 @@ use loom::{future::block_on, sync::Arc, thread};
 use tokio::time::Instant;
 
 use crate::{
-    error::{Kind, WaitCause},
-    wait::{Deadline, Limit, Line, queue},
+    error::{Decision, WaitCause},
+    wait::{CallDeadline, Limit, Priority, Queue, Rank},
 };
 
 mod sync {
@@ -67,20 +67,20 @@ struct Room(usize);
 impl Limit for Room {
     type Granted = ();
 
-    fn opens(&mut self, _line: Line, now: Instant) -> (Option<Instant>, WaitCause) {
+    fn opens(&mut self, _priority: Priority, now: Instant) -> (Option<Instant>, WaitCause) {
         ((self.0 > 0).then_some(now), WaitCause::InFlight)
     }
 
-    fn admit(&mut self, _line: Line, _: Option<&Deadline>) {
+    fn admit(&mut self, _priority: Priority, _: Option<&CallDeadline>) {
         self.0 -= 1;
     }
 }
 
 fn waiter(shared: &Arc<Shared<Room>>) -> Waiter<Room> {
-    Waiter::new(shared, Line::Back)
+    Waiter::new(shared, Priority::Normal)
 }
 
-/// Waits until it passes, and gives back its place inside.
+/// Waits until it passes, and gives back its permit.
 fn pass(shared: &Arc<Shared<Room>>) {
     pass_by(shared, waiter(shared));
 }
