@@ -43,8 +43,7 @@ pub(super) struct SentCall<F> {
 struct Rest<F> {
     response: Pin<Box<F>>,
     permit: RequestPermit,
-    /// `None` without a deadline.
-    hand_over: Option<HandOver>,
+    hand_over: HandOver,
 }
 
 // === impl SentCall ===
@@ -54,7 +53,7 @@ impl<F> SentCall<F> {
     pub(super) fn new<B, E>(
         response: F,
         permit: RequestPermit,
-        hand_over: Option<HandOver>,
+        hand_over: HandOver,
         called_at: Instant,
         deadline: Option<Instant>,
     ) -> Self
@@ -118,7 +117,7 @@ impl<F> SentCall<F> {
 
     fn place(&self) -> Handed {
         let rest = self.rest.as_ref();
-        rest.map_or(Handed::Unknown, Rest::place)
+        rest.map_or(Handed::Unknown, |rest| rest.hand_over.place())
     }
 
     /// When the request was sent, as far as that is known.
@@ -139,8 +138,7 @@ impl<F> SentCall<F> {
         let Some(mut rest) = self.rest.take() else {
             return WaitCause::Response;
         };
-        let hand_over = rest.hand_over.as_ref();
-        let place = hand_over.map_or(Handed::Unknown, HandOver::give_up);
+        let place = rest.hand_over.give_up();
         if place == Handed::Held {
             drop(rest.response);
             rest.permit.withdraw();
@@ -169,12 +167,6 @@ impl<F> Drop for SentCall<F> {
 // === impl Rest ===
 
 impl<F> Rest<F> {
-    /// Where the request is, as far as its client has marked it.
-    fn place(&self) -> Handed {
-        let hand_over = self.hand_over.as_ref();
-        hand_over.map_or(Handed::Unknown, HandOver::place)
-    }
-
     /// Records a response or an error. The body holds the permit, unless the call has ended.
     #[inline]
     fn received<B: Body, E: Into<BoxError>>(
@@ -192,7 +184,7 @@ impl<F> Rest<F> {
             Err(error) => {
                 let error = error.into();
                 match of_error(&*error) {
-                    Outcome::Lost if self.place() == Handed::Ended => {
+                    Outcome::Lost if self.hand_over.place() == Handed::Ended => {
                         self.permit.lose(ENDED.min(self.permit.lost_after()));
                     }
                     outcome => drop(self.permit.record(outcome, true)),

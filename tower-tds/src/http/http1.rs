@@ -26,7 +26,7 @@ use hyper_util::client::legacy::connect::Connection;
 use tokio::sync::oneshot;
 use tower::{BoxError, ServiceExt as _};
 use tower_service::Service;
-use tower_tds_outcome::{Cause, HandOver, Outcome, chain, default_port};
+use tower_tds_outcome::{Cause, HandOver, Handed, Outcome, chain, default_port};
 
 use crate::http::{
     connection::{InUse, Wait, connection},
@@ -174,8 +174,9 @@ where
             }
         };
         host.complete(&mut request);
+        let hand_over = HandOver::of(request.extensions());
         loop {
-            if !HandOver::hold(request.extensions()) {
+            if !hand_over.mark(Handed::Held) {
                 return Err(not_sent(GIVEN_UP));
             }
             let mut connection = match self.pool.take() {
@@ -187,11 +188,9 @@ where
             let Some(sender) = &mut connection.sender else {
                 return Err(not_sent(ENDED));
             };
-            if !HandOver::take(request.extensions()) {
+            if !hand_over.mark(Handed::Taken) {
                 return Err(not_sent(GIVEN_UP));
             }
-            let is_direct = self.pool.is_direct;
-            let hand_over = is_direct.then(|| HandOver::of(request.extensions()));
             let mut wait = Wait::begin(&self.pool, &connection.home, is_reused);
             match sender.try_send_request(request).await {
                 Ok(response) => {
@@ -206,10 +205,8 @@ where
                     Some(_) => return Err(not_sent(error.into_error())),
                     None => {
                         let error = error.into_error();
-                        if let Some(hand_over) = hand_over.flatten()
-                            && is_end_of_peer(&error)
-                        {
-                            hand_over.end();
+                        if self.pool.is_direct && is_end_of_peer(&error) {
+                            hand_over.mark(Handed::Ended);
                         }
                         return Err(error.into());
                     }
