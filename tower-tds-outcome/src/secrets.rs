@@ -105,7 +105,7 @@ impl Secrets {
     ///
     /// - values that you added: also escaped as in JSON or in Rust's `Debug`, form-urlencoded, percent-encoded in either
     ///   case, and in base64, alone or after a client id; at the end of a text that was cut, from eight characters on;
-    /// - password and query of a URL, and the query behind a path;
+    /// - password and query of a URL, a key in place of its user, and the query behind a path;
     /// - credentials after `Bearer` or `Basic` of 16 characters or more that have a digit, and JWTs.
     ///
     /// Redact before you cut a text: the rest of a value may be too short to be found.

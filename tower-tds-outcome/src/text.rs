@@ -171,7 +171,7 @@ fn number(digits: &str, radix: u32) -> Option<u32> {
         .filter(|_| are_digits)
 }
 
-/// Adds the places of what syntax shows to be secret, whoever wrote the text: parts of URLs, credentials of headers, JWTs.
+/// Adds the places that syntax shows to be secret in any text: parts of URLs, credentials of headers, JWTs.
 /// Each rule passes over the text once.
 pub(crate) fn find(text: &str, found: &mut Vec<Range<usize>>) {
     urls(text, found);
@@ -209,7 +209,8 @@ pub(crate) fn find(text: &str, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Finds password and query in `https://user:password@host/path?query`, and the query of `/path?query`.
+/// Finds password and query in `https://user:password@host/path?query`, the key in `https://key@host`, and the query of
+/// `/path?query`.
 fn urls(text: &str, found: &mut Vec<Range<usize>>) {
     let mut behind = 0;
     let is_end = |c: char| c.is_whitespace() || is_quote(c) || matches!(c, '<' | '>');
@@ -219,19 +220,32 @@ fn urls(text: &str, found: &mut Vec<Range<usize>>) {
         if !word.contains('/') {
             continue;
         }
-        // What ends a sentence or a bracket stays.
+        // The end of a sentence or a bracket stays.
         let url = word.trim_end_matches(|c: char| is_end(c) || ".,;:)]}".contains(c));
         let start = url.find("://").map_or(0, |scheme| scheme + 3);
         let authority = tail(url, start).split(['/', '?', '#']).next();
-        // Behind the colon of a host stand only digits. A password that is not percent-encoded may have an `@`, `/`, `?` or `#`.
-        let pair = authority
-            .and_then(|it| it.split_once(':'))
-            .filter(|(host, port)| {
-                start > 0 && !host.starts_with('[') && port.contains(|c: char| !c.is_ascii_digit())
-            });
-        let user = pair.and_then(|_| url.rfind('@')).unwrap_or(start);
-        found.extend(pair.map(|(name, _)| at + start + name.len() + 1..at + user));
-        let query = tail(url, user).find('?').map(|query| user + query);
+        let authority = authority.filter(|_| start > 0).unwrap_or_default();
+        let (name, rest) = authority.split_once(':').unwrap_or((authority, ""));
+        let secret = if let Some((key, _)) = name.split_once('@') {
+            // A key in place of a user, where `ssh://git@host` has the same user for all.
+            let is_key = part(url, 0..start).contains("http");
+            start..start + if is_key { key.len() } else { 0 }
+        } else if !name.starts_with('[') && rest.contains(|c: char| !c.is_ascii_digit()) {
+            // Behind the colon of a host stand only digits. A password that is not percent-encoded may have an `@`, `/`, `?`
+            // or `#`. Without a password, the user is a key.
+            let (password, end) = (start + name.len() + 1, url.rfind('@').unwrap_or(start));
+            if password == end {
+                start..end - 1
+            } else {
+                password..end
+            }
+        } else {
+            start..start
+        };
+        let query = tail(url, secret.end)
+            .find('?')
+            .map(|query| secret.end + query);
+        found.push(at + secret.start..at + secret.end);
         let query = query.filter(|query| part(url, 0..*query).contains('/'));
         found.extend(query.map(|query| at + query + 1..at + url.len()));
     }
@@ -282,7 +296,7 @@ fn is_hidden(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// What an escape begins with.
+/// Beginnings of escapes.
 const ESCAPES: [char; 3] = ['%', '\\', '&'];
 
 /// Length of `&#x10FFFF;`.
@@ -291,5 +305,5 @@ const LONGEST_ENTITY: usize = 10;
 /// Fits into a log line and a terminal. The longest known text of the service has 83 characters.
 const LONGEST: usize = 200;
 
-/// Shortest credential that is told from a word.
+/// Shortest credential that differs enough from a word.
 const LEAST: usize = 16;
