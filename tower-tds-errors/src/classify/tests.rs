@@ -300,10 +300,12 @@ fn redirect_error_shows_its_location_without_user_and_query() {
 }
 
 #[test]
-fn error_keeps_the_body_and_prints_none_of_it() {
+fn error_keeps_headers_and_body_and_prints_none_of_them() {
     let body = r#"{"message":"no","detail":{"secret":"CANARY"}}"#;
-    let kept = error(&[], 409, &[], body).unwrap();
+    let said = [("set-cookie", "CANARY"), ("x-key", "CANARY")];
+    let kept = error(&[], 409, &said, body).unwrap();
     assert_eq!(kept.body(), body.as_bytes());
+    assert_eq!(kept.headers(), Some(&headers(&said)));
     assert!(!format!("{kept} {kept:?} {kept:#?}").contains("CANARY"));
     let long = error(&[], 409, &[], vec![b'x'; MOST_BYTES + 1]).unwrap();
     assert_eq!(long.body().len(), MOST_BYTES);

@@ -223,7 +223,7 @@ impl Facts {
 
 const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 
-/// An address, 200 characters of what the server said, and the advice.
+/// An address, 200 characters of the message, and the advice.
 const LONGEST_LINE: usize = 400;
 
 /// Host, and enough of a path to recognise it.

@@ -104,17 +104,6 @@ fn long_error_line_is_cut_at_words_and_whole_details() {
 }
 
 #[test]
-fn the_chain_has_each_cause_once() {
-    let refused = io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
-    let error = Error::from(BoxError::from(refused));
-    assert_eq!(
-        format!("{error:#}").matches("connection refused").count(),
-        1
-    );
-    assert_eq!(error.to_string().matches("connection refused").count(), 1);
-}
-
-#[test]
 fn the_outermost_cause_decides_about_the_resend_and_the_nearest_gives_the_advice() {
     let error = Error::new(Kind::RateExceeded, "at 51 /s, says CANARY-42");
     let mut above = Cause::new(Outcome::RateExceeded);

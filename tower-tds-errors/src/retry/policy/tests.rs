@@ -119,7 +119,7 @@ fn retry_of_an_unsent_request_costs_no_budget() {
         .filter(|kind| kind.row().advice != Advice::Never)
     {
         let mut error = failed(*kind);
-        assert_eq!(pays(&error), kind.row().sent != Sent::Never, "{kind}");
+        assert_eq!(pays(&error), kind.sent() != Sent::Never, "{kind}");
         error.facts_mut().cause.resend = Some(Resend::Free);
         assert!(!pays(&error), "{kind}");
     }
