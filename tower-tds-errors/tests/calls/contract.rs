@@ -88,10 +88,7 @@ async fn shed_request_is_unsent_and_retried() {
 #[tokio::test(start_paused = true)]
 async fn retry_is_always_ready_and_its_call_returns_readiness_errors() {
     let broken = Probe::with(|_| unreachable!(), Duration::ZERO, 0);
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new())
-        .layer(ClassifyLayer::new());
-    let mut stack = stack.service(broken.clone());
+    let mut stack = RetryLayer::new().layer(ClassifyLayer::new().layer(broken.clone()));
     let called = stack.ready().await.unwrap().call(get("/v2")).await;
     let error = called.unwrap_err();
     assert_eq!(
@@ -104,10 +101,8 @@ async fn retry_is_always_ready_and_its_call_returns_readiness_errors() {
 #[tokio::test(start_paused = true)]
 async fn readiness_error_between_attempts_keeps_the_earlier_failure() {
     let breaks = Probe::with(|_| Ok(status_of(503)), Duration::ZERO, 1);
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new())
-        .layer(ClassifyLayer::new());
-    let error = stack.service(breaks).oneshot(get("/")).await.unwrap_err();
+    let stack = RetryLayer::new().layer(ClassifyLayer::new().layer(breaks));
+    let error = stack.oneshot(get("/")).await.unwrap_err();
     assert_eq!(error.gave_up(), Some(GiveUp::NotReady));
     assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 1));
 }
