@@ -24,7 +24,7 @@ fn within(wait: Duration) -> DeadlineAt {
 }
 
 /// A body that never yields.
-struct Hangs;
+pub(crate) struct Hangs;
 
 impl Body for Hangs {
     type Data = Bytes;

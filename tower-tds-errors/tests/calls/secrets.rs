@@ -276,7 +276,8 @@ fn error_line_and_debug_have_cause_and_next_step() {
     assert!(printed.starts_with(&error.to_string()), "{printed}");
     assert!(printed.ends_with(" [connect, attempts 1]"), "{printed}");
     assert!(!printed.contains('\n'));
-    assert!(format!("{error:#}").ends_with(": failed to lookup address information"));
+    let chain = format!("{error:#}");
+    assert_eq!(chain.matches("failed to lookup").count(), 1, "{chain}");
 }
 
 #[test]
