@@ -106,26 +106,30 @@ pub(crate) fn whole(mut text: &str) -> &str {
 
 /// Reads the escape at the start of a text: its length, and the bytes that it stands for.
 fn escape(text: &str) -> Option<(usize, Vec<u8>)> {
-    let byte = |start: usize, length: usize| {
-        let byte = number(text.get(start..start + 2)?, 16)?;
-        Some((length, vec![u8::try_from(byte).ok()?]))
-    };
-    let (length, c) = match text.as_bytes() {
-        [b'%', ..] => return byte(1, 3),
-        [b'\\', b'x', ..] => return byte(2, 4),
-        [b'\\', b'u', b'{', ..] => {
-            let end = ends(text, b'}')?;
-            (end + 1, char::from_u32(number(part(text, 3..end), 16)?)?)
+    for mark in ["%", "\\x"] {
+        if let Some(digits) = text.strip_prefix(mark) {
+            let byte = number(digits.get(..2)?, 16)?;
+            return Some((mark.len() + 2, vec![u8::try_from(byte).ok()?]));
         }
-        [b'\\', b'u', ..] => units(text)?,
-        [b'\\', b'n', ..] => (2, '\n'),
-        [b'\\', b'r', ..] => (2, '\r'),
-        [b'\\', b't', ..] => (2, '\t'),
-        [b'\\', c @ (b'\\' | b'"' | b'\'' | b'`' | b'/'), ..] => (2, char::from(*c)),
-        [b'&', ..] => entity(text)?,
-        _ => return None,
+    }
+    let named = || {
+        let (name, c) = NAMED.iter().find(|(name, _)| text.starts_with(name))?;
+        Some((name.len(), *c))
     };
+    let (length, c) = numbered(text).or_else(|| units(text)).or_else(named)?;
     Some((length, c.to_string().into_bytes()))
+}
+
+/// Returns the character of `\u{e9}`, `&#43;` or `&#x2B;`.
+fn numbered(text: &str) -> Option<(usize, char)> {
+    let find = |(mark, end, radix)| Some((text.strip_prefix(mark)?, end, radix));
+    let (digits, end, radix) = NUMBERED.into_iter().find_map(find)?;
+    let length = digits
+        .bytes()
+        .take(LONGEST_ENTITY)
+        .position(|byte| byte == end)?;
+    let c = char::from_u32(number(part(digits, 0..length), radix)?)?;
+    Some((text.len() - digits.len() + length + 1, c))
 }
 
 /// Returns the character of `\u00e9`, or of two UTF-16 units as in `\ud83d\ude00`.
@@ -134,34 +138,6 @@ fn units(text: &str) -> Option<(usize, char)> {
     let both = iter::once(unit(text)?).chain(unit(tail(text, 6)));
     let c = char::decode_utf16(both).next()?.ok()?;
     Some((6 * c.len_utf16(), c))
-}
-
-/// Returns the character of `&quot;`, `&#43;` or `&#x2B;`, as pages of HTML have it.
-fn entity(text: &str) -> Option<(usize, char)> {
-    let end = ends(text, b';')?;
-    let c = match part(text, 1..end) {
-        "quot" => '"',
-        "apos" => '\'',
-        "amp" => '&',
-        "lt" => '<',
-        "gt" => '>',
-        name => {
-            let digits = name.strip_prefix('#')?;
-            let code = match digits.strip_prefix(['x', 'X']) {
-                Some(hex) => number(hex, 16),
-                None => number(digits, 10),
-            };
-            char::from_u32(code?)?
-        }
-    };
-    Some((end + 1, c))
-}
-
-/// Returns where an escape ends that has a mark for it.
-fn ends(text: &str, mark: u8) -> Option<usize> {
-    text.bytes()
-        .take(LONGEST_ENTITY)
-        .position(|byte| byte == mark)
 }
 
 fn number(digits: &str, radix: u32) -> Option<u32> {
@@ -212,39 +188,33 @@ pub(crate) fn find(text: &str, found: &mut Vec<Range<usize>>) {
 /// Finds password and query in `https://user:password@host/path?query`, the key in `https://key@host`, and the query of
 /// `/path?query`.
 fn urls(text: &str, found: &mut Vec<Range<usize>>) {
-    let mut behind = 0;
+    let mut end = 0;
     let is_end = |c: char| c.is_whitespace() || is_quote(c) || matches!(c, '<' | '>');
-    for word in text.split_inclusive(is_end) {
-        let at = behind;
-        behind += word.len();
-        if !word.contains('/') {
+    for (slash, _) in text.match_indices('/') {
+        if slash < end {
             continue;
         }
+        let at = part(text, 0..slash).trim_end_matches(|c| !is_end(c)).len();
+        end = find_at(text, slash, is_end);
         // The end of a sentence or a bracket stays.
-        let url = word.trim_end_matches(|c: char| is_end(c) || ".,;:)]}".contains(c));
+        let url = part(text, at..end).trim_end_matches(|c| ".,;:)]}".contains(c));
         let start = url.find("://").map_or(0, |scheme| scheme + 3);
         let authority = tail(url, start).split(['/', '?', '#']).next();
         let authority = authority.filter(|_| start > 0).unwrap_or_default();
-        let (name, rest) = authority.split_once(':').unwrap_or((authority, ""));
-        let secret = if let Some((key, _)) = name.split_once('@') {
-            // A key in place of a user, where `ssh://git@host` has the same user for all.
-            let is_key = part(url, 0..start).contains("http");
-            start..start + if is_key { key.len() } else { 0 }
-        } else if !name.starts_with('[') && rest.contains(|c: char| !c.is_ascii_digit()) {
-            // Behind the colon of a host stand only digits. A password that is not percent-encoded may have an `@`, `/`, `?`
-            // or `#`. Without a password, the user is a key.
-            let (password, end) = (start + name.len() + 1, url.rfind('@').unwrap_or(start));
-            if password == end {
-                start..end - 1
-            } else {
-                password..end
+        let (user, rest) = authority.split_once(':').unwrap_or((authority, ""));
+        // Behind the colon of a host stand only digits. A password that is not percent-encoded may have an `@`, `/`, `?` or `#`.
+        let has_password = !user.starts_with('[') && rest.contains(|c: char| !c.is_ascii_digit());
+        let password = start + user.len() + 1;
+        let secret = match url.rfind('@') {
+            Some(end) if has_password && password < end => password..end,
+            // A user without a password is a key, unless it is that of `ssh://git@host`, which is the same for all.
+            Some(_) if authority.contains('@') && part(url, 0..start).contains("http") => {
+                start..start + user.find('@').unwrap_or(user.len())
             }
-        } else {
-            start..start
+            _ => start..start,
         };
-        let query = tail(url, secret.end)
-            .find('?')
-            .map(|query| secret.end + query);
+        let query = tail(url, secret.end).find('?');
+        let query = query.map(|query| secret.end + query);
         found.push(at + secret.start..at + secret.end);
         let query = query.filter(|query| part(url, 0..*query).contains('/'));
         found.extend(query.map(|query| at + query + 1..at + url.len()));
@@ -298,6 +268,31 @@ fn is_hidden(c: char) -> bool {
 
 /// Beginnings of escapes.
 const ESCAPES: [char; 3] = ['%', '\\', '&'];
+
+/// Escapes of a character by its number: beginning, end, and radix.
+const NUMBERED: [(&str, u8, u32); 4] = [
+    ("\\u{", b'}', 16),
+    ("&#x", b';', 16),
+    ("&#X", b';', 16),
+    ("&#", b';', 10),
+];
+
+/// Escapes of a character by a name.
+const NAMED: [(&str, char); 13] = [
+    ("\\n", '\n'),
+    ("\\r", '\r'),
+    ("\\t", '\t'),
+    ("\\\\", '\\'),
+    ("\\\"", '"'),
+    ("\\'", '\''),
+    ("\\`", '`'),
+    ("\\/", '/'),
+    ("&quot;", '"'),
+    ("&apos;", '\''),
+    ("&amp;", '&'),
+    ("&lt;", '<'),
+    ("&gt;", '>'),
+];
 
 /// Length of `&#x10FFFF;`.
 const LONGEST_ENTITY: usize = 10;

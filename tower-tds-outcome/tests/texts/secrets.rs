@@ -170,6 +170,7 @@ at postgres://tds:p%40ss%2Fw0rd@db/x?sslkey=a%26b: no -> at postgres://tds:[reda
 proxy http%3A%2F%2Fme%3Ahunter2%40proxy.example refused -> proxy http%3A%2F%2Fme%3A[redacted]%40proxy.example refused
 GET https://sk_live_4bT9x0Qz:@api.example/v1: 401 -> GET https://[redacted]:@api.example/v1: 401
 (https://ghp_4bT9x0Qz@git.example:8443/x?y) ssh://git@h -> (https://[redacted]@git.example:8443/x?[redacted]) ssh://git@h
+via https://me@corp:hunter2@proxy:3128, https://4bT9x0Qz@[::1]:8443/ -> via https://me@corp:[redacted]@proxy:3128, https://[redacted]@[::1]:8443/
 see <https://h.example/a?b=c> and "https://h.example/?d" -> see <https://h.example/a?[redacted]> and "https://h.example/?[redacted]"
 for url=https%3A%2F%2Fh%2F%3Fkey%3Da%2520b%26c%3D4bT9x0Qz and -> for url=https%3A%2F%2Fh%2F%3F[redacted] and
 Cannot GET /v2/rail?key=4bT9x0Qz -> Cannot GET /v2/rail?[redacted]
