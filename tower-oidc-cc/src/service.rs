@@ -230,14 +230,14 @@ impl<S> BearerAuth<S> {
             Some(bearer) if owner.is_settled(&bearer) => bearer,
             _ => unsettled(owner, self.pending.take())?,
         };
-        let deadline = request.extensions().get::<DeadlineAt>();
+        let deadline = request.extensions().get::<DeadlineAt>().map(|it| it.at);
         // `insert` replaces all earlier values: a server that receives two may read either.
         let header = bearer.token.header().clone();
         request.headers_mut().insert(AUTHORIZATION, header);
         Ok(Sent {
             owner: Arc::clone(owner),
             generation: bearer.generation,
-            deadline: deadline.map(|it| Instant::from_std(it.at)),
+            deadline: deadline.map(Instant::from_std),
         })
     }
 }

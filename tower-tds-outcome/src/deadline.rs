@@ -61,7 +61,7 @@ pub struct DeadlineAt {
 /// use tower_tds_outcome::{Cause, HandOver, Handed, Outcome};
 ///
 /// async fn send(request: Request<String>) -> Result<(), Cause> {
-///     let hand_over = HandOver::of(request.extensions());
+///     let mut hand_over = HandOver::of(request.extensions());
 ///     let is_wanted = hand_over.mark(Handed::Held);
 ///     // Wait for a connection here.
 ///     if !is_wanted || !hand_over.mark(Handed::Taken) {
@@ -144,7 +144,7 @@ impl HandOver {
     /// Returns whether it is still to be sent: if not, its caller has given it up, and counts a [held](Handed::Held) one
     /// as unsent.
     #[inline]
-    pub fn mark(&self, place: Handed) -> bool {
+    pub fn mark(&mut self, place: Handed) -> bool {
         let before = self.update(|state| match (place, state & !GIVEN_UP) {
             (Handed::Held, _) if state <= TAKEN => HELD,
             (Handed::Taken, _) if state <= TAKEN => TAKEN,

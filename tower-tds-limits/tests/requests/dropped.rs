@@ -172,7 +172,7 @@ fn call_dropped_outside_a_runtime_ends_at_once() {
 async fn dropped_call_that_comes_back_unwritten_is_not_sent_again() {
     let limiter = Limiter::new(Limits::default());
     let client = service_fn(async |request: Request<Empty<Bytes>>| {
-        let hand_over = HandOver::of(request.extensions());
+        let mut hand_over = HandOver::of(request.extensions());
         assert!(hand_over.mark(Handed::Held) && hand_over.mark(Handed::Taken));
         sleep(ms(50)).await;
         assert!(!hand_over.mark(Handed::Held), "its caller has gone");

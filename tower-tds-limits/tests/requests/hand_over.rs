@@ -41,7 +41,7 @@ async fn call_that_returns_its_permit_was_never_sent() {
                 let limiter = Limiter::new(Limits::default());
                 let seen = Arc::clone(&seen);
                 let client = service_fn(move |request: Request<Empty<Bytes>>| {
-                    let hand_over = HandOver::of(request.extensions());
+                    let mut hand_over = HandOver::of(request.extensions());
                     assert!(hand_over.mark(Handed::Held));
                     let (seen, (answer, answered)) = (Arc::clone(&seen), oneshot::channel());
                     tokio::spawn(async move {
@@ -158,7 +158,7 @@ async fn rate_beside_resets(n: usize) -> usize {
     let arrivals = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&arrivals);
     let client = service_fn(move |request: Request<Empty<Bytes>>| {
-        let hand_over = HandOver::of(request.extensions());
+        let mut hand_over = HandOver::of(request.extensions());
         assert!(hand_over.mark(Handed::Held) && hand_over.mark(Handed::Taken));
         let mut seen = seen.lock().expect("no panic");
         seen.push(begin.elapsed());

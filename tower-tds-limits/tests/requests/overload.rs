@@ -75,7 +75,7 @@ impl Load {
         let counts = Arc::new(Mutex::new(vec![Counts::default(); 4]));
         let seen = Arc::clone(&counts);
         let service = service_fn(move |request: Request<Empty<Bytes>>| {
-            let hand_over = HandOver::of(request.extensions());
+            let mut hand_over = HandOver::of(request.extensions());
             assert!(hand_over.mark(Handed::Held) && hand_over.mark(Handed::Taken));
             let Takes(kind, head, body) = *request.extensions().get().expect("its times");
             seen.lock().expect("no panic")[kind].sent += 1;

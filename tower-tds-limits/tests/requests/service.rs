@@ -93,7 +93,7 @@ impl Service<Request<Empty<Bytes>>> for Scripted {
     }
 
     fn call(&mut self, request: Request<Empty<Bytes>>) -> Self::Future {
-        let hand_over = HandOver::of(request.extensions());
+        let mut hand_over = HandOver::of(request.extensions());
         assert!(hand_over.mark(Handed::Held) && hand_over.mark(Handed::Taken));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let number = state.arrivals.len();

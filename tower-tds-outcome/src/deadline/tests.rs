@@ -21,7 +21,7 @@ fn request() -> (Request<()>, HandOver, HandOver) {
 
 #[test]
 fn request_that_was_given_up_while_it_was_held_is_never_taken() {
-    let (_, client, layer) = request();
+    let (_, mut client, layer) = request();
     assert_eq!(layer.place(), Handed::Unknown);
     assert!(client.mark(Handed::Held));
     assert_eq!(layer.give_up(), Handed::Held);
@@ -33,7 +33,7 @@ fn request_that_was_given_up_while_it_was_held_is_never_taken() {
 #[test]
 fn taken_request_that_comes_back_unwritten_is_taken_again_unless_it_was_given_up() {
     for gives_up in [false, true] {
-        let (_, client, layer) = request();
+        let (_, mut client, layer) = request();
         assert!(client.mark(Handed::Held));
         assert!(client.mark(Handed::Taken));
         if gives_up {
@@ -47,27 +47,27 @@ fn taken_request_that_comes_back_unwritten_is_taken_again_unless_it_was_given_up
 
 #[test]
 fn request_may_have_been_sent_if_no_client_marks_it_or_it_was_copied() {
-    let (_, client, layer) = request();
+    let (_, mut client, layer) = request();
     assert_eq!(layer.give_up(), Handed::Unknown);
     let goes_on = client.mark(Handed::Held);
     assert!(!goes_on, "nothing is sent after its caller has gone");
-    let (second, client, layer) = request();
+    let (second, mut client, layer) = request();
     assert!(client.mark(Handed::Held));
-    let copy = HandOver::of(second.clone().extensions());
-    for client in [&client, &copy] {
+    let mut copy = HandOver::of(second.clone().extensions());
+    for client in [&mut client, &mut copy] {
         assert!(client.mark(Handed::Held) && client.mark(Handed::Taken));
         assert_eq!(layer.place(), Handed::Unknown);
     }
     assert_eq!(layer.give_up(), Handed::Unknown);
     assert!(!copy.mark(Handed::Held));
-    let of_no_layer = HandOver::of(Request::new(()).extensions());
+    let mut of_no_layer = HandOver::of(Request::new(()).extensions());
     assert!(of_no_layer.mark(Handed::Held));
     assert_eq!(of_no_layer.give_up(), Handed::Unknown);
 }
 
 #[test]
 fn end_of_a_connection_counts_after_its_request_was_taken_and_not_of_a_copy() {
-    let (request, client, layer) = request();
+    let (request, mut client, layer) = request();
     client.mark(Handed::Ended);
     assert_eq!(layer.place(), Handed::Unknown);
     assert!(client.mark(Handed::Held) && client.mark(Handed::Taken));
@@ -82,7 +82,7 @@ fn end_of_a_connection_counts_after_its_request_was_taken_and_not_of_a_copy() {
 #[test]
 fn client_and_layer_agree_at_any_time() {
     for _ in 0..200 {
-        let (_, client, layer) = request();
+        let (_, mut client, layer) = request();
         assert!(client.mark(Handed::Held));
         let client = thread::spawn(move || client.mark(Handed::Taken));
         let is_unsent = layer.give_up() == Handed::Held;

@@ -5,6 +5,7 @@ use tower_tds_outcome::Secrets;
 /// Each secret stands between `«` and `»`.
 const TEXTS: &[&str] = &[
     // Bare, quoted, in brackets: a secret of Keycloak, Auth0, Okta; hexadecimal keys.
+    "two begin here: aaa«aaaaaaaaab»",
     "cannot use «Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»",
     "vault returned \"«Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»\" for the wrong mount",
     "unexpected value '«8f14e45fceea167a5a36dedd4bea2543»'",

@@ -174,7 +174,7 @@ where
             }
         };
         host.complete(&mut request);
-        let hand_over = HandOver::of(request.extensions());
+        let mut hand_over = HandOver::of(request.extensions());
         loop {
             if !hand_over.mark(Handed::Held) {
                 return Err(not_sent(GIVEN_UP));
