@@ -148,10 +148,11 @@ impl Error {
         // By text: the error of hyper-util's tunnel is private. The proxy refused the call, not the service.
         let mut causes = self.causes().map(ToString::to_string);
         if causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
-            return "check user and password of the proxy";
+            return PROXY_CREDENTIALS;
         }
         match self.status().filter(|_| kind == Kind::Rejected) {
             Some(StatusCode::FORBIDDEN) => "check what the key may do",
+            Some(StatusCode::PROXY_AUTHENTICATION_REQUIRED) => PROXY_CREDENTIALS,
             Some(StatusCode::RANGE_NOT_SATISFIABLE) => "request a range inside the resource",
             _ => kind.row().next,
         }
@@ -220,6 +221,8 @@ impl Facts {
         .flatten()
     }
 }
+
+const PROXY_CREDENTIALS: &str = "check user and password of the proxy";
 
 const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 

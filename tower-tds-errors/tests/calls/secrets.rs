@@ -294,6 +294,7 @@ fn advice_matches_the_failure() {
         "{stripped}"
     );
     assert!(of(403, "").contains("what the key may do"));
+    assert!(of(407, "").contains("password of the proxy"));
     let unknown = std::io::Error::other("invalid peer certificate: UnknownIssuer");
     let unknown = Error::new(Kind::Tls, unknown).to_string();
     assert!(
