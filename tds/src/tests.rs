@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderValue, header::CACHE_CONTROL};
 
 use tokio::time::Instant;
 use tower_tds::{Error, Kind};
+use tower_tds_outcome::{Cause, Outcome};
 
 use crate::{
     answer, breaker, download, ending, exit, freshness, header, list, manifest, save, settings,
@@ -295,7 +296,11 @@ async fn a_breaker_opens_after_three_failures_and_probes_ever_less_often() {
 
 #[test]
 fn deadline_that_passes_in_a_pause_after_a_429_is_the_quotas() {
-    let late = |cause: &'static str| Error::new(Kind::LimitTimeout, "late").with_waited_for(cause);
+    let late = |cause: &'static str| {
+        let mut late = Cause::new(Outcome::NoPermit);
+        late.waited_for = Some(cause.into());
+        Error::from(late.over("late"))
+    };
     let paused = late("the end of the pause after a 429");
     assert_eq!(exit::Exit::of(&paused), exit::Exit::Quota);
     assert_eq!(exit::Exit::of(&late("a permit")), exit::Exit::Unreachable);

@@ -179,7 +179,7 @@ pub(crate) fn read(
         let error = failure(head, kind, now);
         match reply
             .and_then(TokenResponse::words)
-            .or_else(|| said(body).into_iter().next())
+            .or_else(|| said(&head.headers, body).into_iter().next())
         {
             Some(words) => error.because(secrets.line(&words)),
             None => error,

@@ -260,14 +260,14 @@ impl<S> BearerAuth<S> {
             Some(bearer) if owner.is_settled(&bearer) => bearer,
             _ => unsettled(owner, self.pending.take())?,
         };
-        let deadline = DeadlineAt::of(request.extensions()).map(|it| Instant::from_std(it.at));
+        let deadline = request.extensions().get::<DeadlineAt>().map(|it| it.at);
         // `insert` replaces all earlier values: a server that receives two may read either.
         let header = bearer.token.header().clone();
         request.headers_mut().insert(AUTHORIZATION, header);
         Ok(SentToken {
             owner: Arc::clone(owner),
             generation: bearer.generation,
-            deadline,
+            deadline: deadline.map(Instant::from_std),
         })
     }
 }

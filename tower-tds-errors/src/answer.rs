@@ -20,7 +20,7 @@ impl Error {
     /// layer: after the last retry such a crate gets the response, and reads it as it always does.
     ///
     /// `Content-Length` is the length of the part that was read, and headers that belong to the
-    /// connection are removed. If bytes may be missing, ask [`is_body_cut`](Self::is_body_cut) before.
+    /// connection are removed. Check [`is_body_cut`](Self::is_body_cut) before, because bytes may be missing.
     ///
     /// # Errors
     ///

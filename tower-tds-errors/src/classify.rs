@@ -11,9 +11,7 @@ use http::header::{
     ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RANGE,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
-use tower_tds_outcome::{
-    Cause, Outcome, Resend, Secrets, Sent, challenges, place, retry_after, said,
-};
+use tower_tds_outcome::{Cause, Outcome, Resend, Secrets, Sent, place, retry_after, said};
 
 use crate::clock;
 use crate::error::Answer;
@@ -107,21 +105,19 @@ pub(crate) fn error_of(
         Kind::Throttled if has_long_window(&headers) => Kind::QuotaExhausted,
         kind => kind,
     };
-    let said = said(&body);
-    // Read before the body, which may be cut, generic or translated.
-    let challenges = challenges(&headers);
+    let said = said(&headers, &body);
     let meant = match kind {
         // A gRPC refusal has the status of a success.
         Kind::InvalidToken => StatusCode::UNAUTHORIZED,
         Kind::MissingRole if is_success(status) => StatusCode::FORBIDDEN,
         _ => status,
     };
-    let refined = challenges.iter().chain(&said).find_map(|text| {
+    // A challenge comes before the body, which may be cut, generic or translated.
+    let refined = said.iter().rev().find_map(|text| {
         let kind = refine(meant, text)?;
         Some((kind, Some(text.clone())))
     });
-    let (kind, message) =
-        refined.unwrap_or_else(|| (kind, said.into_iter().chain(challenges).next()));
+    let (kind, message) = refined.unwrap_or_else(|| (kind, said.into_iter().next()));
 
     // Without a `Content-Range` it may be about connections as well.
     let is_unclear = kind == Kind::Rejected

@@ -23,8 +23,8 @@ mod transport;
 /// the status and the number of attempts. None of these texts contains a token, a secret or the
 /// query of the call's URL.
 ///
-/// Wrap the errors of your own layers with [`new`](Self::new), so that the retry layer treats them
-/// like its own.
+/// Wrap the errors of your own layers with [`new`](Self::new), or make them of a [`Cause`], so that the retry layer
+/// treats them like its own.
 ///
 /// # Examples
 ///
@@ -46,7 +46,7 @@ pub struct Error(Box<Facts>);
 #[derive(Clone)]
 pub(crate) struct Facts {
     pub(crate) kind: Kind,
-    /// What the layers above read, and the next link of the chain.
+    /// Read by the layers above. Its source is the next link of the chain.
     pub(crate) cause: Cause,
     pub(crate) answer: Option<Arc<Answer>>,
     pub(crate) attempts: u32,
@@ -56,7 +56,7 @@ pub(crate) struct Facts {
     pub(crate) received: Option<(u64, Option<u64>)>,
 }
 
-/// What the service sent. Clones of an error share it.
+/// Response of the service. Clones of an error share it.
 #[derive(Clone)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -154,9 +154,7 @@ impl Error {
         self
     }
 
-    /// Sets what the call [waited for](Self::waited_for) when it ended.
-    #[must_use]
-    pub fn with_waited_for(mut self, cause: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn with_waited_for(mut self, cause: impl Into<Cow<'static, str>>) -> Self {
         self.facts_mut().cause.waited_for = Some(cause.into());
         self
     }
@@ -325,9 +323,7 @@ impl Error {
         self.facts().cause.wait
     }
 
-    /// Returns the request id for the service's owner, redacted.
-    #[must_use]
-    pub fn request_id(&self) -> Option<&str> {
+    pub(crate) fn request_id(&self) -> Option<&str> {
         self.facts().answer.as_ref()?.request_id.as_deref()
     }
 
@@ -424,6 +420,25 @@ impl From<BoxError> for Error {
     }
 }
 
+/// Makes an error of what a layer of your own knows about a failure.
+///
+/// ```
+/// use tower_tds_errors::{Error, GiveUp, Kind, Outcome};
+/// use tower_tds_outcome::{Cause, Resend};
+///
+/// let mut cause = Cause::new(Outcome::NoPermit);
+/// cause.waited_for = Some("one of 60 permits".into());
+/// cause.resend = Some(Resend::TooLate);
+/// let error = Error::from(cause.over("the queue is full"));
+/// assert_eq!((error.kind(), error.gave_up()), (Kind::LimitTimeout, Some(GiveUp::Deadline)));
+/// assert_eq!(error.waited_for(), Some("one of 60 permits"));
+/// ```
+impl From<Cause> for Error {
+    fn from(cause: Cause) -> Self {
+        BoxError::from(cause).into()
+    }
+}
+
 /// Lets `?` convert errors of files and sockets as well as those of calls.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
@@ -435,11 +450,9 @@ impl From<io::Error> for Error {
 
 impl Facts {
     pub(crate) fn new(kind: Kind) -> Self {
-        let mut cause = Cause::new(Outcome::Other);
-        cause.sent = kind.row().sent;
         let mut facts = Self {
             kind,
-            cause,
+            cause: Cause::new(kind.row().outcome),
             answer: None,
             attempts: 1,
             elapsed: None,
@@ -494,13 +507,14 @@ impl Facts {
     /// Updates what the failure means for the token and the limits, after a change of the facts that decide it.
     fn settle(&mut self) {
         let status = self.answer.as_ref().map(|it| it.status);
-        self.cause.outcome = match self.kind {
-            Kind::MissingRole => Outcome::RoleMissing,
-            Kind::MissingCredentials => Outcome::NoHeader,
-            Kind::InvalidToken => Outcome::TokenRefused,
-            Kind::RateExceeded => Outcome::RateExceeded,
-            Kind::Throttled | Kind::QuotaExhausted => Outcome::QuotaExceeded(self.cause.wait),
-            Kind::ConnectionLimit => Outcome::ConnectionsExceeded,
+        let own = self.kind.row().outcome;
+        self.cause.outcome = match own {
+            Outcome::QuotaExceeded(_) => Outcome::QuotaExceeded(self.cause.wait),
+            Outcome::RoleMissing
+            | Outcome::NoHeader
+            | Outcome::TokenRefused
+            | Outcome::RateExceeded
+            | Outcome::ConnectionsExceeded => own,
             // Whatever its text, a 401 refuses the token.
             _ if status == Some(StatusCode::UNAUTHORIZED) => Outcome::TokenRefused,
             _ if status == Some(StatusCode::GATEWAY_TIMEOUT) => Outcome::GatewayTimedOut,

@@ -54,8 +54,8 @@ pub enum GiveUp {
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) advice: Advice,
-    /// Whether the request can have reached the service, if there is no response.
-    pub(crate) sent: Sent,
+    /// Its meaning for the token and the limits, if there is no response.
+    pub(crate) outcome: Outcome,
     /// Texts of the message: what happened, and what to do next.
     pub(crate) what: &'static str,
     pub(crate) next: &'static str,
@@ -65,7 +65,7 @@ pub(crate) struct Row {
 macro_rules! kinds {
     ($(#[$about:meta])* enum Kind { $(
         $(#[$doc:meta])+
-        $kind:ident: $name:literal, $advice:ident, $sent:ident, $what:literal, $next:literal;
+        $kind:ident: $name:literal, $advice:ident, $outcome:expr, $what:literal, $next:literal;
     )+ }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -83,7 +83,7 @@ macro_rules! kinds {
                     $(Self::$kind => Row {
                         name: $name,
                         advice: Advice::$advice,
-                        sent: Sent::$sent,
+                        outcome: $outcome,
                         what: $what,
                         next: $next,
                     },)+
@@ -111,107 +111,107 @@ kinds! {
     enum Kind {
         /// The request arrived without its token, because something on the way strips the header.
         /// The token layer keeps its token.
-        MissingCredentials: "missing_credentials", Never, Answered,
+        MissingCredentials: "missing_credentials", Never, Outcome::NoHeader,
             "request arrived without a token",
             "check whether a proxy removes the Authorization header; if none was sent, send a token";
         /// The token is invalid, revoked or expired, or the service gave no reason for its 401. The
         /// token layer gets a new one.
-        InvalidToken: "invalid_token", Once, Answered,
+        InvalidToken: "invalid_token", Once, Outcome::TokenRefused,
             "token refused",
             "get a new token; if that fails too, check realm, clock and the key on the service's site";
         /// The token is valid, but lacks the role for this kind of data. Have your administrator
         /// grant it.
-        MissingRole: "missing_role", Never, Answered,
+        MissingRole: "missing_role", Never, Outcome::RoleMissing,
             "token lacks the role for this data",
             "request the role for the member that owns the key";
         /// No token is available at the moment: the token endpoint fails, not the service.
-        TokenUnavailable: "token_unavailable", Backoff, Never,
+        TokenUnavailable: "token_unavailable", Backoff, Outcome::NoToken,
             "no token available",
             "retry later";
         /// No token is available until the configuration changes: the client credentials or the
         /// address of the token endpoint are wrong. It [ends a job](crate::Error::ends_the_job).
-        TokenRefused: "token_refused", Never, Never,
+        TokenRefused: "token_refused", Never, Outcome::TokenDenied,
             "token request refused",
             "check client id and secret";
         /// You made more calls than the quota of your API key allows (429). The limiter pauses the
         /// key.
-        Throttled: "throttled", Quota, Answered,
+        Throttled: "throttled", Quota, Outcome::QuotaExceeded(None),
             "quota used up",
             "wait until the quota resets";
         /// The quota is used up for longer than a minute (429). It [ends a
         /// job](crate::Error::ends_the_job).
-        QuotaExhausted: "quota_exhausted", Quota, Answered,
+        QuotaExhausted: "quota_exhausted", Quota, Outcome::QuotaExceeded(None),
             "quota used up for more than a minute",
             "retry when the quota resets";
         /// Your IP address sent more requests per second than it may (423). The limiter slows down.
-        RateExceeded: "rate_exceeded", Silence, Answered,
+        RateExceeded: "rate_exceeded", Silence, Outcome::RateExceeded,
             "too many requests per second from this IP address",
             "send nothing for a second, then fewer requests; share one limiter";
         /// Your IP address holds more connections than it may (416 without `Content-Range`, to a
         /// request without `Range`). The limiter opens fewer for a while.
-        ConnectionLimit: "connection_limit", Backoff, Answered,
+        ConnectionLimit: "connection_limit", Backoff, Outcome::ConnectionsExceeded,
             "too many connections from this IP address",
             "close connections, or share one client; another key does not help";
         /// A limit of this process gave no permit in time, or shed the request: your program sends
         /// more requests than its limits allow.
-        LimitTimeout: "limit_timeout", Backoff, Never,
+        LimitTimeout: "limit_timeout", Backoff, Outcome::NoPermit,
             "no permit in time",
             "send fewer requests at once, or allow a longer wait";
         /// The service or its gateway failed or took too long (most 5xx, 408, 421, 425), or the
         /// gateway could not check the token. The failure is transient.
-        Unavailable: "unavailable", Backoff, Answered,
+        Unavailable: "unavailable", Backoff, Outcome::Other,
             "service unavailable",
             "retry later";
         /// A redirect, an upgrade, an HTML page or the login page of a captive portal came in place
         /// of data.
-        UnexpectedAnswer: "unexpected_answer", Never, Answered,
+        UnexpectedAnswer: "unexpected_answer", Never, Outcome::Other,
             "redirect, upgrade or HTML page instead of data",
             "check the base URL; a login page means a missing token or a captive portal";
         /// There is no such resource (404, 410).
-        NotFound: "not_found", Never, Answered,
+        NotFound: "not_found", Never, Outcome::Other,
             "no such resource",
             "check the path";
         /// The service refused the request for any other reason: see the status.
-        Rejected: "rejected", Never, Answered,
+        Rejected: "rejected", Never, Outcome::Other,
             "request rejected",
             "change the request";
         /// The request is invalid and cannot be sent: correct the call.
-        InvalidRequest: "invalid_request", Never, Never,
+        InvalidRequest: "invalid_request", Never, Outcome::AddressNotAllowed,
             "request cannot be sent",
             "use an absolute URI, a scheme that the client supports, and a body that does not fail";
         /// No connection was made, or it closed before it took the request. Nothing was sent.
-        Connect: "connect", Backoff, Never,
+        Connect: "connect", Backoff, Outcome::Unsent,
             "connection failed",
             "check host and network, then retry";
         /// The TLS handshake failed, for example because of a wrong certificate, version or host
         /// name. Retries cannot help.
-        Tls: "tls", Never, Never,
+        Tls: "tls", Never, Outcome::Unsent,
             "TLS handshake failed",
             "check certificates, clock and host name, and that the server speaks https";
         /// No response came in time. The service may have received the request.
-        Timeout: "timeout", Backoff, Unknown,
+        Timeout: "timeout", Backoff, Outcome::Lost,
             "no response in time",
             "retry, request less, or allow more time";
         /// The connection ended before the response. With a safe method, the first such failure is
         /// retried at once, because the connection may have been idle in a pool.
-        Reset: "reset", Backoff, Unknown,
+        Reset: "reset", Backoff, Outcome::Lost,
             "connection closed before the response",
             "retry if the request may run twice";
         /// The body of the response ended early or stalled. You have a part of it.
-        Truncated: "truncated", Backoff, Unknown,
+        Truncated: "truncated", Backoff, Outcome::Lost,
             "response ended early",
             "discard the partial body and fetch it again";
         /// The response is not valid HTTP, or its body is not in the declared content coding.
-        Malformed: "malformed", Never, Unknown,
+        Malformed: "malformed", Never, Outcome::Lost,
             "malformed response",
             "check scheme, host, port and coding";
         /// The response is larger than your program allows to be read at once.
-        TooLarge: "too_large", Never, Answered,
+        TooLarge: "too_large", Never, Outcome::Other,
             "response is too large",
             "read it in parts, with `chunk`";
         /// An error of a type that this crate does not know.
         #[default]
-        Unrecognized: "unrecognized", Never, Unknown,
+        Unrecognized: "unrecognized", Never, Outcome::Lost,
             "the request failed",
             "see the source of this error";
     }
@@ -226,29 +226,28 @@ impl Kind {
         self.row().name
     }
 
-    /// Returns the kind of a failure that a layer explains: the table of all outcomes.
+    /// Whether the request can have reached the service, if there is no response.
+    pub(crate) fn sent(self) -> Sent {
+        Cause::new(self.row().outcome).sent
+    }
+
+    /// Returns the kind of a failure that a layer explains: the first one that means its outcome.
     pub(crate) fn of(cause: &Cause) -> Self {
-        match cause.outcome {
-            Outcome::TokenRefused => Self::InvalidToken,
-            Outcome::RoleMissing => Self::MissingRole,
-            Outcome::NoHeader => Self::MissingCredentials,
-            Outcome::RateExceeded => Self::RateExceeded,
-            Outcome::ConnectionsExceeded => Self::ConnectionLimit,
+        let outcome = match cause.outcome {
             // A program should stop its job rather than sleep for more than a minute, so this is
             // another kind.
             Outcome::QuotaExceeded(wait) if wait.or(cause.wait) > Some(MINUTE) => {
-                Self::QuotaExhausted
+                return Self::QuotaExhausted;
             }
-            Outcome::QuotaExceeded(_) => Self::Throttled,
-            Outcome::GatewayTimedOut => Self::Unavailable,
-            Outcome::NoPermit => Self::LimitTimeout,
-            Outcome::NoToken => Self::TokenUnavailable,
-            Outcome::TokenDenied => Self::TokenRefused,
-            Outcome::AddressNotAllowed => Self::InvalidRequest,
-            Outcome::Unsent => Self::Connect,
-            Outcome::Lost => Self::Timeout,
-            _ => Self::Unrecognized,
-        }
+            Outcome::QuotaExceeded(_) => Outcome::QuotaExceeded(None),
+            Outcome::GatewayTimedOut => return Self::Unavailable,
+            // Any kind of response may mean it.
+            Outcome::Other => return Self::Unrecognized,
+            outcome => outcome,
+        };
+        let mut kinds = Self::ALL.iter().copied();
+        let known = kinds.find(|kind| kind.row().outcome == outcome);
+        known.unwrap_or_default()
     }
 }
 

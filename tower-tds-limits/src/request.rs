@@ -92,14 +92,14 @@ pub struct RequestLimitLayer {
 ///
 /// | the client has | then a dropped call |
 /// |---|---|
-/// | marked the request as [held](tower_tds_outcome::HandOver::hold) | is dropped, and its permit returns at once |
-/// | marked it as [taken](tower_tds_outcome::HandOver::take) | is completed by a task, for at most 256 KiB of body, and for 10 s or [`lost_after`](crate::Limits::lost_after) |
+/// | marked the request as [held](tower_tds_outcome::Handed::Held) | is dropped, and its permit returns at once |
+/// | marked it as [taken](tower_tds_outcome::Handed::Taken) | is completed by a task, for at most 256 KiB of body, and for 10 s or [`lost_after`](crate::Limits::lost_after) |
 /// | marked nothing, or the call has no deadline | counts as sent, and is completed in the same way, but not beyond its deadline |
 ///
 /// The service may have counted a request that was sent, so its permit is only safe to reuse once the
 /// response is there. If that never comes, or if there is no runtime for the task, the request stays
 /// counted for [`Limits::lost_after`](crate::Limits::lost_after) and the quota's interval. If the client
-/// marks that the peer has [ended](tower_tds_outcome::HandOver::end) the connection, half a second stands
+/// marks that the peer has [ended](tower_tds_outcome::Handed::Ended) the connection, half a second stands
 /// for the former; its error alone does not show that, because a proxy may have ended it.
 ///
 /// If a woken call is not polled within 5 ms, it loses its turn, and gets a permit at its next poll

@@ -1,4 +1,4 @@
-//! The cause in the chain of an error, by which a failure tells the layers above what it means.
+//! The cause in the chain of an error, from which the layers above read the meaning of a failure.
 
 use std::{borrow::Cow, error::Error, fmt, io, iter, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use http::Method;
 
 use crate::{outcome::Outcome, secrets::Secrets};
 
-/// Says in the chain of an error's sources what the failure means, so that each layer above can act on it.
+/// The meaning of a failure, in the chain of its error's sources, so that each layer above can act on it.
 ///
 /// Return it from the [`source`](Error::source) of your own error type. A layer that knows more than the ones below puts
 /// another one above theirs: the outermost decides whether the call is sent again, and each field that it leaves open
@@ -37,7 +37,7 @@ use crate::{outcome::Outcome, secrets::Secrets};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Cause {
-    /// What happened.
+    /// Outcome of the call.
     pub outcome: Outcome,
     /// Whether the request was sent. [`new`](Self::new) takes it from the outcome.
     pub sent: Sent,
@@ -45,9 +45,9 @@ pub struct Cause {
     pub wait: Option<Duration>,
     /// Whether the call may be sent again; by the rule of its outcome if it is `None`.
     pub resend: Option<Resend>,
-    /// What the call was waiting for, for example `a token`.
+    /// Cause of the wait in which the call ended, for example `a token`.
     pub waited_for: Option<Cow<'static, str>>,
-    /// What to do next.
+    /// Advice for the next step.
     pub next: Option<Cow<'static, str>>,
     /// Method and [place](crate::place) of the request that failed, if it is not the caller's: a token request.
     pub request: Option<(Method, Box<str>)>,

@@ -29,7 +29,7 @@ use http::Extensions;
 ///
 /// let mut request = http::Request::new(());
 /// request.extensions_mut().insert(DeadlineAt::new(Instant::now() + Duration::from_secs(5)));
-/// assert!(DeadlineAt::of(request.extensions()).is_some());
+/// assert!(request.extensions().get::<DeadlineAt>().is_some());
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -39,15 +39,16 @@ pub struct DeadlineAt {
     /// Whether the deadline ends with the response body, and not with the head. Set it if you bound the body yourself: a
     /// limiter then expects calls to take as long as their bodies.
     pub covers_body: bool,
-    hand_over: Option<HandOver>,
+    hand_over: HandOver,
 }
 
 /// Decides whether a request was sent, as a part of its [`DeadlineAt`].
 ///
-/// A layer that may give a call up [inserts](Self::insert) it. A client that knows when it sends a request marks two
-/// points: [`hold`](Self::hold) when it gets the request, and [`take`](Self::take) right before it writes. Then a call
-/// that was given up in between is known to be unsent, and stays unsent: one compare-and-swap decides. Without a
-/// deadline, and over a client that marks nothing, each call may have been sent.
+/// A layer that may give a call up [inserts](Self::insert) it. A client that knows when it sends a request
+/// [marks](Self::mark) two points: that it [holds](Handed::Held) the request when it gets it, and that it has
+/// [taken](Handed::Taken) it right before it writes. Then a call that was given up in between is known to be unsent, and
+/// stays unsent: one compare-and-swap decides. Without a deadline, and over a client that marks nothing, each call may
+/// have been sent.
 ///
 /// A request that is copied may have been sent from then on, because nothing shows how many copies are.
 ///
@@ -57,12 +58,13 @@ pub struct DeadlineAt {
 ///
 /// ```
 /// use http::Request;
-/// use tower_tds_outcome::{Cause, HandOver, Outcome};
+/// use tower_tds_outcome::{Cause, HandOver, Handed, Outcome};
 ///
 /// async fn send(request: Request<String>) -> Result<(), Cause> {
-///     let is_wanted = HandOver::hold(request.extensions());
+///     let mut hand_over = HandOver::of(request.extensions());
+///     let is_wanted = hand_over.mark(Handed::Held);
 ///     // Wait for a connection here.
-///     if !is_wanted || !HandOver::take(request.extensions()) {
+///     if !is_wanted || !hand_over.mark(Handed::Taken) {
 ///         return Err(Cause::new(Outcome::Unsent));
 ///     }
 ///     // Write the request here.
@@ -71,7 +73,7 @@ pub struct DeadlineAt {
 /// # drop(send(Request::new(String::new())));
 /// ```
 #[derive(Debug)]
-pub struct HandOver(Arc<AtomicU8>);
+pub struct HandOver(Option<Arc<AtomicU8>>);
 
 /// Where a request is, as far as its client has marked it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,11 +81,15 @@ pub struct HandOver(Arc<AtomicU8>);
 pub enum Handed {
     /// No client has marked it, so it may have been sent.
     Unknown,
-    /// A client has it, and has not begun to send it.
+    /// A client has it, and has not begun to send it. If its connection turns out to be closed before the request was
+    /// written, the client marks it like this again.
     Held,
     /// A client has begun to send it.
     Taken,
-    /// The peer has ended the connection that it was sent on.
+    /// The peer has ended or reset the connection that it was sent on, instead of answering. So it has been counted, or
+    /// will be soon.
+    ///
+    /// Don't mark the end of a tunnel, which shows nothing about the service, or one that your side began.
     Ended,
 }
 
@@ -97,7 +103,7 @@ impl DeadlineAt {
         Self {
             at,
             covers_body: false,
-            hand_over: None,
+            hand_over: HandOver(None),
         }
     }
 
@@ -109,13 +115,6 @@ impl DeadlineAt {
             None => drop(extensions.insert(Self::new(at))),
         }
     }
-
-    /// Returns the deadline in the extensions of a request.
-    #[inline]
-    #[must_use]
-    pub fn of(extensions: &Extensions) -> Option<&Self> {
-        extensions.get()
-    }
 }
 
 // === impl HandOver ===
@@ -124,49 +123,35 @@ impl HandOver {
     /// Puts a new one into the deadline of a request, if it has one, and returns the layer's handle to it.
     #[inline]
     #[must_use]
-    pub fn insert(extensions: &mut Extensions) -> Option<Self> {
-        let deadline = extensions.get_mut::<DeadlineAt>()?;
-        let state = Arc::new(AtomicU8::new(UNKNOWN));
-        deadline.hand_over = Some(Self(Arc::clone(&state)));
-        Some(Self(state))
+    pub fn insert(extensions: &mut Extensions) -> Self {
+        let Some(deadline) = extensions.get_mut::<DeadlineAt>() else {
+            return Self(None);
+        };
+        deadline.hand_over = Self(Some(Arc::default()));
+        deadline.hand_over.handle()
     }
 
-    /// Returns the client's handle to that of a request, if a layer has inserted one.
+    /// Returns the client's handle to that of a request. If no layer has inserted one, marks have no effect.
     #[inline]
     #[must_use]
-    pub fn of(extensions: &Extensions) -> Option<Self> {
-        let hand_over = DeadlineAt::of(extensions)?.hand_over.as_ref()?;
-        Some(Self(Arc::clone(&hand_over.0)))
+    pub fn of(extensions: &Extensions) -> Self {
+        let deadline = extensions.get::<DeadlineAt>();
+        deadline.map_or(Self(None), |deadline| deadline.hand_over.handle())
     }
 
-    /// Marks, for a client, that the peer has ended or reset the connection instead of answering the request. So it has
-    /// been counted, or will be soon.
+    /// Marks, for a client, where the request is.
     ///
-    /// Don't mark the end of a tunnel, which shows nothing about the service, nor one that your side began.
-    pub fn end(&self) {
-        update(&self.0, |state| match state & !GIVEN_UP {
-            TAKEN => state & GIVEN_UP | ENDED,
+    /// Returns whether it is still to be sent: if not, its caller has given it up, and counts a [held](Handed::Held) one
+    /// as unsent.
+    #[inline]
+    pub fn mark(&mut self, place: Handed) -> bool {
+        let before = self.update(|state| match (place, state & !GIVEN_UP) {
+            (Handed::Held, _) if state <= TAKEN => HELD,
+            (Handed::Taken, _) if state <= TAKEN => TAKEN,
+            (Handed::Ended, TAKEN) => state & GIVEN_UP | ENDED,
             _ => state,
         });
-    }
-
-    /// Marks, for a client, that it has the request and has not written any of it. If a connection turns out to be
-    /// closed before the request was written, mark it again.
-    ///
-    /// Returns whether the request is still to be sent: if not, its caller has given it up.
-    #[inline]
-    #[must_use]
-    pub fn hold(extensions: &Extensions) -> bool {
-        Self::mark(extensions, HELD)
-    }
-
-    /// Marks, for a client, that it begins to write the request.
-    ///
-    /// Returns whether to send it: if not, its caller has given it up, and counts it as unsent.
-    #[inline]
-    #[must_use]
-    pub fn take(extensions: &Extensions) -> bool {
-        Self::mark(extensions, TAKEN)
+        before & GIVEN_UP == 0
     }
 
     /// Gives the call up, for the layer. Returns where the request was: if it was [held](Handed::Held), it will not be
@@ -174,43 +159,42 @@ impl HandOver {
     #[inline]
     #[must_use]
     pub fn give_up(&self) -> Handed {
-        handed(update(&self.0, |state| state | GIVEN_UP))
+        handed(self.update(|state| state | GIVEN_UP))
     }
 
     /// Returns where the request is.
     #[inline]
     #[must_use]
-    pub fn place(&self) -> Handed {
-        handed(self.0.load(Ordering::Acquire))
+    pub fn handed(&self) -> Handed {
+        let state = self.0.as_ref();
+        handed(state.map_or(UNKNOWN, |state| state.load(Ordering::Acquire)))
     }
 
-    /// Changes the place of a request. Returns whether it was not given up.
-    fn mark(extensions: &Extensions, place: u8) -> bool {
-        let deadline = DeadlineAt::of(extensions);
-        let Some(Self(state)) = deadline.and_then(|deadline| deadline.hand_over.as_ref()) else {
-            return true;
+    /// Returns another handle, where a clone would be that of a copied request.
+    fn handle(&self) -> Self {
+        Self(self.0.clone())
+    }
+
+    /// Changes the state, and returns the one before.
+    #[inline]
+    fn update(&self, change: impl Fn(u8) -> u8) -> u8 {
+        let Some(state) = &self.0 else {
+            return UNKNOWN;
         };
-        let before = update(state, |state| if state <= TAKEN { place } else { state });
-        before & GIVEN_UP == 0
+        // AcqRel: what the client did before it marked is visible to the layer, and the other way round.
+        let updated = state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
+            Some(change(state))
+        });
+        updated.unwrap_or_else(|state| state)
     }
 }
 
 /// A copy can be sent at any time.
 impl Clone for HandOver {
     fn clone(&self) -> Self {
-        update(&self.0, |state| state & GIVEN_UP | COPIED);
-        Self(Arc::clone(&self.0))
+        self.update(|state| state & GIVEN_UP | COPIED);
+        self.handle()
     }
-}
-
-/// Changes the state, and returns the one before.
-#[inline]
-fn update(state: &AtomicU8, change: impl Fn(u8) -> u8) -> u8 {
-    // AcqRel: what the client did before it marked is visible to the layer, and the other way round.
-    let updated = state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
-        Some(change(state))
-    });
-    updated.unwrap_or_else(|state| state)
 }
 
 #[inline]

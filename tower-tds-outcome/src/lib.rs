@@ -51,7 +51,7 @@ pub use self::{
     cause::{Cause, Resend, Sent, chain},
     deadline::{DeadlineAt, HandOver, Handed},
     framing::remove_connection_headers,
-    message::{challenges, said, unmarked},
+    message::{said, unmarked},
     outcome::Outcome,
     retry_after::retry_after,
     secrets::{Held, Secrets},

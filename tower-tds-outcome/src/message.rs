@@ -21,31 +21,37 @@ fn text(bytes: &[u8]) -> Option<&str> {
     (!text.contains(is_control)).then_some(text)
 }
 
-/// Reads what a server said in the body of an error: its candidates for a message, best first.
+/// Reads the words of a server about a failure, from the body and then from the head of its response: candidates for a
+/// message, best first.
 ///
-/// | body | what is read |
+/// | from | what is read |
 /// |---|---|
 /// | JSON, cut or not | `message`, `error_description`, `error`, `reason`, `detail`, `title` and their like, also inside of `error`, `errors` or `fault` |
 /// | XML or HTML | `<message>`, `<faultstring>`, a `<title>` that is not just "Error", the first `<p>` |
-/// | any other text | its first line |
+/// | any other body | its first line |
+/// | `WWW-Authenticate` (RFC 6750, section 3) | `error_description`, `error` |
+/// | gRPC | `grpc-message` |
 ///
-/// The first character decides the format, because gateways declare it wrongly or not at all. The texts are as the
-/// server wrote them, so redact them before you show them: [`Secrets::line`](crate::Secrets::line).
+/// The first character of a body decides its format, because gateways declare it wrongly or not at all. The texts are as
+/// the server wrote them, so redact them before you show them: [`Secrets::line`](crate::Secrets::line).
 ///
 /// ```
 /// let body = br#"{"error":"invalid_client","error_description":"the secret has expired"}"#;
-/// assert_eq!(tower_tds_outcome::said(body), ["the secret has expired", "invalid_client"]);
+/// let said = tower_tds_outcome::said(&http::HeaderMap::new(), body);
+/// assert_eq!(said, ["the secret has expired", "invalid_client"]);
 /// ```
 #[must_use]
-pub fn said(body: &[u8]) -> Vec<String> {
+pub fn said(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
     let text = text(unmarked(body)).unwrap_or_default().trim();
     let found = match text.as_bytes().first() {
         Some(b'{' | b'[' | b'"') => json(text),
         Some(b'<') => sentences(text),
         _ => text.lines().next().map(str::to_owned).into_iter().collect(),
     };
+    let challenges = challenges(headers).into_iter().rev();
     found
         .into_iter()
+        .chain(challenges)
         .filter(|text| !text.trim().is_empty())
         .collect()
 }
@@ -137,8 +143,7 @@ pub fn unmarked(text: &[u8]) -> &[u8] {
 /// The parser is lenient, because gateways separate parameters by comma or by space and do not
 /// escape quotes. A value ends at the first quote that is followed by the end of the header, by a
 /// comma, or by a space and another parameter.
-#[must_use]
-pub fn challenges(headers: &HeaderMap) -> Vec<String> {
+pub(crate) fn challenges(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(WWW_AUTHENTICATE).iter();
     // Lossy, because a realm may have any encoding, and is not needed.
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()));

@@ -132,8 +132,8 @@ impl Outcome {
     }
 }
 
-/// Whether a text names a role, a scope or their claim as missing, as kong-plugin-jwt-keycloak does. The claims of a
-/// token in general may be missing, too, and that is another fault.
+/// Whether a text names a role, a scope or their claim as missing, as kong-plugin-jwt-keycloak does. A text
+/// about missing claims in general shows another fault.
 fn is_missing(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let named = text.strip_prefix("missing required ");

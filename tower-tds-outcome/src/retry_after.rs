@@ -16,7 +16,7 @@ mod tests;
 /// | header | of which response | what is read |
 /// |---|---|---|
 /// | `Retry-After` (RFC 9110, section 10.2.3) | any, except 401, 407 and a 416 with `Content-Range`, where a wait changes nothing | seconds, also with a fraction, which is rounded up; the three forms of a date; lists such as `60, 60` |
-/// | `RateLimit-Reset`, `X-RateLimit-Reset`, `X-Rate-Limit-Reset` | without a usable `Retry-After`: a 429 unless the `-Remaining` of the same name shows that calls are left, and a 403 if it shows that none is | seconds, or seconds since 1970 |
+/// | `RateLimit-Reset`, `X-RateLimit-Reset`, `X-Rate-Limit-Reset` | without a usable `Retry-After`: a 429 unless the `-Remaining` of the same name shows that calls are left, and a 403 if it shows that none is | seconds, or seconds or milliseconds since 1970 |
 ///
 /// Gateways such as Kong send the reset with every response, so it means nothing with any other status.
 ///
@@ -65,8 +65,13 @@ pub fn retry_after(status: StatusCode, headers: &HeaderMap, now: SystemTime) -> 
                 _ => false,
             };
             let reset = read(format!("{prefix}-reset")).filter(|_| is_used_up)?;
-            let date = (reset >= EPOCHS).then(|| SystemTime::UNIX_EPOCH.checked_add(reset));
-            Some(date.flatten().map_or(reset, left))
+            let since = match reset.as_secs() {
+                ..EPOCHS => return Some(reset),
+                seconds @ ..EPOCHS_IN_MILLIS => Duration::from_secs(seconds),
+                millis => Duration::from_millis(millis),
+            };
+            let date = SystemTime::UNIX_EPOCH.checked_add(since);
+            Some(date.map_or(reset, left))
         };
         ["ratelimit", "x-ratelimit", "x-rate-limit"]
             .into_iter()
@@ -90,4 +95,7 @@ fn seconds(text: &str) -> Option<Duration> {
 }
 
 /// Numbers from here on are dates: as a wait this would be 31 years, as a date it is in 2001.
-const EPOCHS: Duration = Duration::from_secs(1_000_000_000);
+const EPOCHS: u64 = 1_000_000_000;
+
+/// As a date in seconds this would be in the year 33658.
+const EPOCHS_IN_MILLIS: u64 = 1_000 * EPOCHS;

@@ -1,6 +1,7 @@
 //! Handle that holds secrets and removes them from texts.
 
 use std::{
+    collections::BTreeMap,
     fmt, iter,
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
@@ -105,7 +106,7 @@ impl Secrets {
     ///
     /// - values that you added: also escaped as in JSON or in Rust's `Debug`, form-urlencoded, percent-encoded in either
     ///   case, and in base64, alone or after a client id; at the end of a text that was cut, from eight characters on;
-    /// - password and query of a URL, and the query behind a path;
+    /// - password and query of a URL, a key in place of its user, and the query behind a path;
     /// - credentials after `Bearer` or `Basic` of 16 characters or more that have a digit, and JWTs.
     ///
     /// Redact before you cut a text: the rest of a value may be too short to be found.
@@ -113,10 +114,15 @@ impl Secrets {
     pub fn redact(&self, text: &str) -> String {
         let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let values = Arc::clone(&values);
+        // Tokens of one issuer begin alike, so that one search finds all of them.
+        let mut known = BTreeMap::<_, Vec<_>>::new();
+        for variant in values.iter().flat_map(|known| &*known.variants) {
+            known.entry(variant.begin()).or_default().push(variant);
+        }
         let layers = iter::successors(Some(Decoded::new(text)), Decoded::inner).take(DEEPEST);
         let mut found = Vec::new();
         for layer in layers {
-            let inside = find(&layer.text, &values).into_iter();
+            let inside = find(&layer.text, &known).into_iter();
             found.extend(inside.map(|range| layer.source(range)));
         }
         found.retain(|range| !range.is_empty());
@@ -176,47 +182,31 @@ impl Known {
     }
 }
 
-/// Finds in one text the known values, and what its syntax shows. The text may have been cut inside of a value.
-fn find(text: &str, values: &[Known]) -> Vec<Range<usize>> {
+/// Finds in one text the known values, by their beginnings, and what its syntax shows. The text may have been cut inside of
+/// a value.
+fn find(text: &str, known: &BTreeMap<&str, Vec<&Variant>>) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     text::find(text, &mut found);
     let normal = normal(text);
     let end = text::whole(&normal).len();
-    let variants = || values.iter().flat_map(|known| &*known.variants);
-    // Most places of a text begin like no value. A value of two bytes may begin anywhere.
-    let mut begins = [variants().any(|it| key(it.text.as_bytes()).is_none()); 256];
-    for key in variants().filter_map(|it| key(it.text.as_bytes())) {
-        begins
-            .iter_mut()
-            .skip(key)
-            .take(1)
-            .for_each(|it| *it = true);
-    }
-    for start in 0..normal.len() {
-        let rest = normal.as_bytes().get(start..).unwrap_or_default();
-        if key(rest).is_some_and(|key| begins.get(key) == Some(&false)) {
-            continue;
-        }
-        for variant in variants() {
-            let alike = iter::zip(rest, variant.text.as_bytes()).take_while(|(a, b)| a == b);
-            let until = start + alike.count();
-            let is_long = || part(&normal, start..until).chars().count() >= SHORTEST_PART;
-            if until == start + variant.text.len() {
-                found.extend(variant.place(text, start..until));
-            } else if until >= end && is_long() {
-                found.extend(variant.place(text, start..text.len()));
+    for (begin, variants) in known {
+        let mut from = 0;
+        while let Some(at) = tail(&normal, from).find(begin) {
+            let start = from + at;
+            let rest = tail(&normal, start);
+            for variant in variants {
+                let pairs = iter::zip(rest.bytes(), variant.text.bytes());
+                let until = start + pairs.take_while(|(a, b)| a == b).count();
+                if until == start + variant.text.len() {
+                    found.extend(variant.place(text, start..until));
+                } else if until >= end {
+                    found.extend(variant.place(text, start..text.len()));
+                }
             }
+            from = start + rest.chars().next().map_or(1, char::len_utf8);
         }
     }
     found
-}
-
-/// A number for the first three bytes, if there are so many.
-fn key(text: &[u8]) -> Option<usize> {
-    let [a, b, c, ..] = text else {
-        return None;
-    };
-    Some((a.wrapping_mul(31) ^ b.wrapping_mul(7) ^ c).into())
 }
 
 // === impl Variant ===
@@ -227,6 +217,12 @@ impl Variant {
             text: normal(text).into(),
             is_base64,
         }
+    }
+
+    /// Returns as much of it as is replaced at the end of a text that was cut.
+    fn begin(&self) -> &str {
+        let end = self.text.char_indices().nth(SHORTEST_PART);
+        part(&self.text, 0..end.map_or(self.text.len(), |(at, _)| at))
     }
 
     /// Returns what to replace where this variant was found, if that is the value and not a part of a word.

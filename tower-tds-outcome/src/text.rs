@@ -106,26 +106,30 @@ pub(crate) fn whole(mut text: &str) -> &str {
 
 /// Reads the escape at the start of a text: its length, and the bytes that it stands for.
 fn escape(text: &str) -> Option<(usize, Vec<u8>)> {
-    let byte = |start: usize, length: usize| {
-        let byte = number(text.get(start..start + 2)?, 16)?;
-        Some((length, vec![u8::try_from(byte).ok()?]))
-    };
-    let (length, c) = match text.as_bytes() {
-        [b'%', ..] => return byte(1, 3),
-        [b'\\', b'x', ..] => return byte(2, 4),
-        [b'\\', b'u', b'{', ..] => {
-            let end = ends(text, b'}')?;
-            (end + 1, char::from_u32(number(part(text, 3..end), 16)?)?)
+    for mark in ["%", "\\x"] {
+        if let Some(digits) = text.strip_prefix(mark) {
+            let byte = number(digits.get(..2)?, 16)?;
+            return Some((mark.len() + 2, vec![u8::try_from(byte).ok()?]));
         }
-        [b'\\', b'u', ..] => units(text)?,
-        [b'\\', b'n', ..] => (2, '\n'),
-        [b'\\', b'r', ..] => (2, '\r'),
-        [b'\\', b't', ..] => (2, '\t'),
-        [b'\\', c @ (b'\\' | b'"' | b'\'' | b'`' | b'/'), ..] => (2, char::from(*c)),
-        [b'&', ..] => entity(text)?,
-        _ => return None,
+    }
+    let named = || {
+        let (name, c) = NAMED.iter().find(|(name, _)| text.starts_with(name))?;
+        Some((name.len(), *c))
     };
+    let (length, c) = numbered(text).or_else(|| units(text)).or_else(named)?;
     Some((length, c.to_string().into_bytes()))
+}
+
+/// Returns the character of `\u{e9}`, `&#43;` or `&#x2B;`.
+fn numbered(text: &str) -> Option<(usize, char)> {
+    let find = |(mark, end, radix)| Some((text.strip_prefix(mark)?, end, radix));
+    let (digits, end, radix) = NUMBERED.into_iter().find_map(find)?;
+    let length = digits
+        .bytes()
+        .take(LONGEST_ENTITY)
+        .position(|byte| byte == end)?;
+    let c = char::from_u32(number(part(digits, 0..length), radix)?)?;
+    Some((text.len() - digits.len() + length + 1, c))
 }
 
 /// Returns the character of `\u00e9`, or of two UTF-16 units as in `\ud83d\ude00`.
@@ -136,34 +140,6 @@ fn units(text: &str) -> Option<(usize, char)> {
     Some((6 * c.len_utf16(), c))
 }
 
-/// Returns the character of `&quot;`, `&#43;` or `&#x2B;`, as pages of HTML have it.
-fn entity(text: &str) -> Option<(usize, char)> {
-    let end = ends(text, b';')?;
-    let c = match part(text, 1..end) {
-        "quot" => '"',
-        "apos" => '\'',
-        "amp" => '&',
-        "lt" => '<',
-        "gt" => '>',
-        name => {
-            let digits = name.strip_prefix('#')?;
-            let code = match digits.strip_prefix(['x', 'X']) {
-                Some(hex) => number(hex, 16),
-                None => number(digits, 10),
-            };
-            char::from_u32(code?)?
-        }
-    };
-    Some((end + 1, c))
-}
-
-/// Returns where an escape ends that has a mark for it.
-fn ends(text: &str, mark: u8) -> Option<usize> {
-    text.bytes()
-        .take(LONGEST_ENTITY)
-        .position(|byte| byte == mark)
-}
-
 fn number(digits: &str, radix: u32) -> Option<u32> {
     let are_digits = digits.chars().all(|c| c.is_digit(radix));
     u32::from_str_radix(digits, radix)
@@ -171,7 +147,7 @@ fn number(digits: &str, radix: u32) -> Option<u32> {
         .filter(|_| are_digits)
 }
 
-/// Adds the places of what syntax shows to be secret, whoever wrote the text: parts of URLs, credentials of headers, JWTs.
+/// Adds the places that syntax shows to be secret in any text: parts of URLs, credentials of headers, JWTs.
 /// Each rule passes over the text once.
 pub(crate) fn find(text: &str, found: &mut Vec<Range<usize>>) {
     urls(text, found);
@@ -209,29 +185,37 @@ pub(crate) fn find(text: &str, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Finds password and query in `https://user:password@host/path?query`, and the query of `/path?query`.
+/// Finds password and query in `https://user:password@host/path?query`, the key in `https://key@host`, and the query of
+/// `/path?query`.
 fn urls(text: &str, found: &mut Vec<Range<usize>>) {
-    let mut behind = 0;
+    let mut end = 0;
     let is_end = |c: char| c.is_whitespace() || is_quote(c) || matches!(c, '<' | '>');
-    for word in text.split_inclusive(is_end) {
-        let at = behind;
-        behind += word.len();
-        if !word.contains('/') {
+    for (slash, _) in text.match_indices('/') {
+        if slash < end {
             continue;
         }
-        // What ends a sentence or a bracket stays.
-        let url = word.trim_end_matches(|c: char| is_end(c) || ".,;:)]}".contains(c));
+        let at = part(text, 0..slash).trim_end_matches(|c| !is_end(c)).len();
+        end = find_at(text, slash, is_end);
+        // The end of a sentence or a bracket stays.
+        let url = part(text, at..end).trim_end_matches(|c| ".,;:)]}".contains(c));
         let start = url.find("://").map_or(0, |scheme| scheme + 3);
         let authority = tail(url, start).split(['/', '?', '#']).next();
+        let authority = authority.filter(|_| start > 0).unwrap_or_default();
+        let (user, rest) = authority.split_once(':').unwrap_or((authority, ""));
         // Behind the colon of a host stand only digits. A password that is not percent-encoded may have an `@`, `/`, `?` or `#`.
-        let pair = authority
-            .and_then(|it| it.split_once(':'))
-            .filter(|(host, port)| {
-                start > 0 && !host.starts_with('[') && port.contains(|c: char| !c.is_ascii_digit())
-            });
-        let user = pair.and_then(|_| url.rfind('@')).unwrap_or(start);
-        found.extend(pair.map(|(name, _)| at + start + name.len() + 1..at + user));
-        let query = tail(url, user).find('?').map(|query| user + query);
+        let has_password = !user.starts_with('[') && rest.contains(|c: char| !c.is_ascii_digit());
+        let password = start + user.len() + 1;
+        let secret = match url.rfind('@') {
+            Some(end) if has_password && password < end => password..end,
+            // A user without a password is a key, unless it is that of `ssh://git@host`, which is the same for all.
+            Some(_) if authority.contains('@') && part(url, 0..start).contains("http") => {
+                start..start + user.find('@').unwrap_or(user.len())
+            }
+            _ => start..start,
+        };
+        let query = tail(url, secret.end).find('?');
+        let query = query.map(|query| secret.end + query);
+        found.push(at + secret.start..at + secret.end);
         let query = query.filter(|query| part(url, 0..*query).contains('/'));
         found.extend(query.map(|query| at + query + 1..at + url.len()));
     }
@@ -282,8 +266,33 @@ fn is_hidden(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// What an escape begins with.
+/// Beginnings of escapes.
 const ESCAPES: [char; 3] = ['%', '\\', '&'];
+
+/// Escapes of a character by its number: beginning, end, and radix.
+const NUMBERED: [(&str, u8, u32); 4] = [
+    ("\\u{", b'}', 16),
+    ("&#x", b';', 16),
+    ("&#X", b';', 16),
+    ("&#", b';', 10),
+];
+
+/// Escapes of a character by a name.
+const NAMED: [(&str, char); 13] = [
+    ("\\n", '\n'),
+    ("\\r", '\r'),
+    ("\\t", '\t'),
+    ("\\\\", '\\'),
+    ("\\\"", '"'),
+    ("\\'", '\''),
+    ("\\`", '`'),
+    ("\\/", '/'),
+    ("&quot;", '"'),
+    ("&apos;", '\''),
+    ("&amp;", '&'),
+    ("&lt;", '<'),
+    ("&gt;", '>'),
+];
 
 /// Length of `&#x10FFFF;`.
 const LONGEST_ENTITY: usize = 10;
@@ -291,5 +300,5 @@ const LONGEST_ENTITY: usize = 10;
 /// Fits into a log line and a terminal. The longest known text of the service has 83 characters.
 const LONGEST: usize = 200;
 
-/// Shortest credential that is told from a word.
+/// Shortest credential that differs enough from a word.
 const LEAST: usize = 16;

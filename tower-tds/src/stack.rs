@@ -15,6 +15,7 @@ use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
 use tower_service::Service;
 use tower_tds_errors::{Classify, ClassifyLayer, CloneBody, Error, Retry, RetryLayer};
 use tower_tds_limits::{Limiter, RequestLimit, RequestLimitLayer, WaitCause};
+use tower_tds_outcome::Cause;
 
 /// Puts retry, limits, token and classification around any HTTP client, in the right order.
 ///
@@ -242,15 +243,15 @@ where
 
 #[cold]
 fn named(error: tower_tds_limits::Error, tokens: &TokenSource) -> Error {
-    let waited_for_token = error.cause() == Some(WaitCause::Readiness);
-    let error = Error::from(BoxError::from(error));
-    if !waited_for_token {
-        return error;
-    }
+    let known = Cause::of(&error).filter(|_| error.cause() == Some(WaitCause::Readiness));
+    let Some(mut cause) = known.cloned() else {
+        return Error::from(BoxError::from(error));
+    };
     let health = tokens.health();
     let failed = health.last_error.as_ref().map(|error| format!(": {error}"));
     let failed = failed.unwrap_or_default();
-    error.with_waited_for(format!("a token from {}{failed}", health.endpoint))
+    cause.waited_for = Some(format!("a token from {}{failed}", health.endpoint).into());
+    Error::from(cause.over(error))
 }
 
 /// Time that gateways wait for a response head by default (nginx, `proxy_read_timeout`; Kong,

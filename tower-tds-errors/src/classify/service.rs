@@ -219,12 +219,13 @@ where
     #[inline]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Copied here, because layers between the retry layer and this one may have added headers.
+        let deadline = request.extensions().get::<DeadlineAt>();
         let noted = Noted {
             request: RequestFacts::of(request.headers(), self.layer.secrets.as_ref()),
             name: (!self.layer.is_below_retry)
                 .then(|| (request.method().clone(), request.uri().clone())),
             bounds: self.layer.bounds,
-            deadline: DeadlineAt::of(request.extensions()).map(|it| Instant::from_std(it.at)),
+            deadline: deadline.map(|it| Instant::from_std(it.at)),
         };
         ClassifyFuture {
             inner: self.inner.call(request),

@@ -300,10 +300,12 @@ fn redirect_error_shows_its_location_without_user_and_query() {
 }
 
 #[test]
-fn error_keeps_the_body_and_prints_none_of_it() {
+fn error_keeps_headers_and_body_and_prints_none_of_them() {
     let body = r#"{"message":"no","detail":{"secret":"CANARY"}}"#;
-    let kept = error(&[], 409, &[], body).unwrap();
+    let said = [("set-cookie", "CANARY"), ("x-key", "CANARY")];
+    let kept = error(&[], 409, &said, body).unwrap();
     assert_eq!(kept.body(), body.as_bytes());
+    assert_eq!(kept.headers(), Some(&headers(&said)));
     assert!(!format!("{kept} {kept:?} {kept:#?}").contains("CANARY"));
     let long = error(&[], 409, &[], vec![b'x'; MOST_BYTES + 1]).unwrap();
     assert_eq!(long.body().len(), MOST_BYTES);
@@ -325,23 +327,10 @@ fn grpc_refusal_with_status_200_is_an_error_with_its_reason() {
         ("16", "", Kind::InvalidToken, None),
         (
             "16",
-            "invalid token",
-            Kind::InvalidToken,
-            Some("invalid token"),
-        ),
-        (
-            "16",
             "JWT%20expired",
             Kind::InvalidToken,
             Some("JWT expired"),
         ),
-        (
-            "16",
-            "who are you%3F",
-            Kind::InvalidToken,
-            Some("who are you?"),
-        ),
-        ("16", "100%", Kind::InvalidToken, Some("100%")),
         (
             "16",
             "%E2%82%AC %zz",

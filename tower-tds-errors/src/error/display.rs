@@ -148,10 +148,11 @@ impl Error {
         // By text: the error of hyper-util's tunnel is private. The proxy refused the call, not the service.
         let mut causes = self.causes().map(ToString::to_string);
         if causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
-            return "check user and password of the proxy";
+            return PROXY_CREDENTIALS;
         }
         match self.status().filter(|_| kind == Kind::Rejected) {
             Some(StatusCode::FORBIDDEN) => "check what the key may do",
+            Some(StatusCode::PROXY_AUTHENTICATION_REQUIRED) => PROXY_CREDENTIALS,
             Some(StatusCode::RANGE_NOT_SATISFIABLE) => "request a range inside the resource",
             _ => kind.row().next,
         }
@@ -221,9 +222,11 @@ impl Facts {
     }
 }
 
+const PROXY_CREDENTIALS: &str = "check user and password of the proxy";
+
 const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 
-/// An address, 200 characters of what the server said, and the advice.
+/// An address, 200 characters of the message, and the advice.
 const LONGEST_LINE: usize = 400;
 
 /// Host, and enough of a path to recognise it.

@@ -56,7 +56,7 @@ pub(crate) fn kind(error: &(dyn StdError + 'static)) -> KindAndSent {
 
 /// Adds the kind's own [`Sent`].
 fn with_own_sent(kind: Kind) -> KindAndSent {
-    (kind, kind.row().sent)
+    (kind, kind.sent())
 }
 
 /// Classifies one link of the chain, or records its phase for the links below.
@@ -109,7 +109,7 @@ fn connecting(link: &(dyn StdError + 'static)) -> Option<KindAndSent> {
 
 /// Classifies by text the errors of unknown types: tower-http's decoders, and reqwest's timeout.
 fn untyped(words: &str, phase: Option<Phase>) -> Option<Kind> {
-    // By text: these types are private, too.
+    // By text, because these types are private as well.
     if words == "brotli error" || words.starts_with("deflate decompression error") {
         return Some(Kind::Malformed);
     }

@@ -38,7 +38,7 @@ struct Balance {
     /// Parts of a [`RETRY`] that a call and a second are worth.
     per_call: u64,
     per_second: u64,
-    /// What is left, and when that was counted.
+    /// Retries that are left, and when they were counted.
     balance: Mutex<(u64, Instant)>,
 }
 

@@ -62,7 +62,8 @@ impl Policy {
     /// clock.
     #[inline]
     pub(super) fn deadline(&self, extensions: &Extensions, now: Instant) -> Option<Instant> {
-        let outer = DeadlineAt::of(extensions).map(|it| Instant::from_std(it.at));
+        let outer = extensions.get::<DeadlineAt>();
+        let outer = outer.map(|it| Instant::from_std(it.at));
         let own = self.deadline.or(outer.is_none().then_some(DEADLINE));
         let own = own.and_then(|after| now.checked_add(after));
         match (outer, own) {

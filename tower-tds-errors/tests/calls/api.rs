@@ -1,12 +1,10 @@
 //! The surface: sizes, auto traits, and the code of a user.
 
-use bytes::Bytes;
 use http::Request;
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use tower::{Service, ServiceBuilder, ServiceExt};
+use tower::{Layer, Service};
 use tower_tds_errors::{
     Classify, ClassifyLayer, DeadlineAt, Error, GiveUp, Kind, Retry, RetryLayer, Sent,
 };
@@ -37,24 +35,6 @@ fn types_cross_threads() {
     is_plain::<DeadlineAt>();
 }
 
-// Reproducer: "implementation of `From` is not general enough", over a service with a boxed error.
-#[tokio::test]
-async fn a_call_over_a_boxed_error_runs_in_a_spawned_task() {
-    let http = tower::service_fn(async |_: Request<Full<Bytes>>| {
-        Ok::<_, tower::BoxError>(http::Response::new(Full::<Bytes>::default()))
-    });
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new())
-        .layer(ClassifyLayer::new())
-        .service(http);
-    let call = tokio::spawn(async move {
-        let mut stack = stack;
-        let request = Request::new(Full::default());
-        stack.ready().await?.call(request).await.map(drop)
-    });
-    assert!(call.await.unwrap().is_ok());
-}
-
 #[test]
 fn question_mark_converts_io_errors() {
     fn job() -> Result<(), Error> {
@@ -73,9 +53,8 @@ fn question_mark_converts_io_errors() {
 fn body_without_clone_is_accepted_if_not_replayed() {
     // `Incoming` is neither `Clone` nor `Sync`.
     let client = Client::builder(TokioExecutor::new()).build_http::<Incoming>();
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new().replay(|_: &Incoming| None))
-        .layer(ClassifyLayer::new())
-        .service(client);
+    let stack = RetryLayer::new()
+        .replay(|_: &Incoming| None)
+        .layer(ClassifyLayer::new().layer(client));
     is_service::<_, Incoming>(&stack);
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex};
 
-use tower::{ServiceBuilder, ServiceExt};
+use tower::{Layer, ServiceExt};
 use tower_tds_errors::{ClassifyLayer, RetryLayer};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -54,10 +54,7 @@ async fn told(statuses: &'static [u16]) -> Vec<String> {
     let guard = tracing::subscriber::set_default(log.clone());
     tracing::callsite::rebuild_interest_cache();
     let probe = Probe::new(|n| Ok(status_of(statuses[n])));
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new())
-        .layer(ClassifyLayer::new())
-        .service(probe);
+    let stack = RetryLayer::new().layer(ClassifyLayer::new().layer(probe));
     let uri = "https://user:CANARY@api.example/v2?key=CANARY";
     stack.oneshot(get(uri)).await.ok();
     drop(guard);

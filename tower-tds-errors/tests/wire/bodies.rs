@@ -14,7 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpListener;
-use tower::{BoxError, ServiceBuilder, ServiceExt};
+use tower::{BoxError, Layer, ServiceExt};
 use tower_tds_errors::{ClassifyLayer, Error, GiveUp, RetryLayer};
 
 type Read = Arc<Mutex<Vec<Result<usize, String>>>>;
@@ -120,10 +120,7 @@ async fn put(
     let client = Client::builder(TokioExecutor::new())
         .http2_only(is_http2)
         .build_http();
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new())
-        .layer(ClassifyLayer::new())
-        .service(client);
+    let stack = RetryLayer::new().layer(ClassifyLayer::new().layer(client));
     let request = Request::put(format!("http://{address}/"))
         .body(body)
         .unwrap();

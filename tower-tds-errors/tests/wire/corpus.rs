@@ -206,7 +206,8 @@ async fn every_corpus_response_is_classified_as_listed() {
                 let status = error.status().map(|status| status.as_str().to_owned());
                 assert_eq!(status.as_deref(), name.get(..3));
                 if String::from_utf8_lossy(&raw(name)).contains("X-Kong-Request-Id") {
-                    assert_eq!(error.request_id(), Some("4e0ab27b6f2d3a1c9b5c0f7e8d6a1b2c"));
+                    let id = ", request id 4e0ab27b6f2d3a1c9b5c0f7e8d6a1b2c]";
+                    assert!(format!("{error:?}").ends_with(id), "{error:?}");
                 }
                 for text in [
                     format!("{error}"),
@@ -216,6 +217,8 @@ async fn every_corpus_response_is_classified_as_listed() {
                     assert!(!text.contains("CANARY"), "{name}: {text}");
                 }
                 assert!(!error.to_string().contains('\n'), "{name}");
+                once(&error);
+                once(&Error::from(BoxError::from(error)));
             }
         }
     }
@@ -246,10 +249,7 @@ async fn every_corpus_response_is_retried_as_listed() {
             arrivals.lock().unwrap().push(Instant::now());
             answer_in_memory(request, raw(name))
         });
-        let stack = ServiceBuilder::new()
-            .layer(RetryLayer::new())
-            .layer(ClassifyLayer::new())
-            .service(server);
+        let stack = RetryLayer::new().layer(ClassifyLayer::new().layer(server));
         let mut request = get("/v2/rail");
         *request.headers_mut() = request_headers(name);
         let ended = stack.oneshot(request).await;
@@ -288,17 +288,12 @@ fn the_table_and_the_folder_list_the_same_answers() {
 
 /// Sends the request to a server in memory that writes `raw` and closes.
 async fn ask_in_memory(name: &str, raw: &[u8]) -> Result<StatusCode, Error> {
-    let (near, mut far) = tokio::io::duplex(64 * 1024);
-    let (mut send, connection) = http1::handshake(TokioIo::new(near)).await.unwrap();
-    tokio::spawn(connection);
-    let client = tower::service_fn(move |request| send.send_request(request));
+    let raw = raw.to_vec();
+    let server = tower::service_fn(move |request| answer_in_memory(request, raw.clone()));
     let mut request = get("/v2/rail");
     *request.headers_mut() = request_headers(name);
-    let asking = tokio::spawn(ClassifyLayer::new().layer(client).oneshot(request));
-    read_head(&mut far).await;
-    far.write_all(raw).await.unwrap();
-    drop(far);
-    asking.await.unwrap().map(|response| response.status())
+    let response = ClassifyLayer::new().layer(server).oneshot(request).await?;
+    Ok(response.status())
 }
 
 /// Answers a request with these bytes, and closes.
@@ -332,20 +327,6 @@ async fn truncated_response_has_its_own_kind_or_its_status_kind() {
                 continue;
             }
             assert!(cut == *kind || cut == by_head, "{name} at {end}: {cut:?}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn error_chain_has_no_duplicate_and_no_secret() {
-    for (name, ..) in TABLE {
-        let raw = raw(name);
-        // Whole, and broken off in the first line, in the headers and in the body.
-        for end in [raw.len(), 5, 40, raw.len() - 1] {
-            if let Err(error) = ask_in_memory(name, &raw[..end]).await {
-                once(&error);
-                once(&Error::from(BoxError::from(error)));
-            }
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Transport failures and connections, over sockets of this machine.
 #![expect(clippy::unwrap_used, reason = "a test that panics fails")]
 
-mod backoff;
 mod bodies;
 mod corpus;
 mod http2;
@@ -15,7 +14,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use server::{Act, Server};
-use tower::{Layer, ServiceBuilder, ServiceExt};
+use tower::{Layer, ServiceExt};
 use tower_tds_errors::{Attempt, ClassifyLayer, Error, GiveUp, Kind, RetryLayer};
 
 fn get(uri: &str) -> Request<Full<Bytes>> {
@@ -118,10 +117,9 @@ async fn endless_error_body_is_cut_at_16_kib() {
 async fn get_is_retried_after_its_idle_connection_was_closed() {
     let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok".to_vec();
     let server = Server::start(Act::WriteOnce(answer)).await;
-    let stack = ServiceBuilder::new()
-        .layer(RetryLayer::new().attempts(NonZeroU32::MIN.saturating_add(1)))
-        .layer(ClassifyLayer::new())
-        .service(server::client());
+    let stack = RetryLayer::new()
+        .attempts(NonZeroU32::MIN.saturating_add(1))
+        .layer(ClassifyLayer::new().layer(server::client()));
     // Each request but the first reuses the connection of the previous one.
     for calls in 1..=5 {
         let response = stack.clone().oneshot(get(&server.uri())).await.unwrap();

@@ -227,7 +227,7 @@ impl<S, R> Waiting<S, R> {
     #[inline]
     fn deadline(&self, now: Instant) -> Option<CallDeadline> {
         let (request, _) = self.unsent.as_ref()?;
-        let deadline = DeadlineAt::of(request.extensions())?;
+        let deadline = request.extensions().get::<DeadlineAt>()?;
         let at = Instant::from_std(deadline.at);
         Some(CallDeadline {
             at,

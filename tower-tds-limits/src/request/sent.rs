@@ -43,8 +43,7 @@ pub(super) struct SentCall<F> {
 struct Rest<F> {
     response: Pin<Box<F>>,
     permit: RequestPermit,
-    /// `None` without a deadline.
-    hand_over: Option<HandOver>,
+    hand_over: HandOver,
 }
 
 // === impl SentCall ===
@@ -53,7 +52,7 @@ impl<F> SentCall<F> {
     pub(super) fn new<B, E>(
         response: F,
         permit: RequestPermit,
-        hand_over: Option<HandOver>,
+        hand_over: HandOver,
         called_at: Instant,
         deadline: Option<Instant>,
     ) -> Self
@@ -117,7 +116,7 @@ impl<F> SentCall<F> {
 
     fn handed(&self) -> Handed {
         let rest = self.rest.as_ref();
-        rest.map_or(Handed::Unknown, Rest::handed)
+        rest.map_or(Handed::Unknown, |rest| rest.hand_over.handed())
     }
 
     /// When the request was sent, as far as that is known.
@@ -138,8 +137,7 @@ impl<F> SentCall<F> {
         let Some(mut rest) = self.rest.take() else {
             return WaitCause::Response;
         };
-        let hand_over = rest.hand_over.as_ref();
-        let handed = hand_over.map_or(Handed::Unknown, HandOver::give_up);
+        let handed = rest.hand_over.give_up();
         if handed == Handed::Held {
             drop(rest.response);
             rest.permit.withdraw();
@@ -168,12 +166,6 @@ impl<F> Drop for SentCall<F> {
 // === impl Rest ===
 
 impl<F> Rest<F> {
-    /// Where the request is, as far as its client has marked it.
-    fn handed(&self) -> Handed {
-        let hand_over = self.hand_over.as_ref();
-        hand_over.map_or(Handed::Unknown, HandOver::place)
-    }
-
     /// Records a response or an error. The body holds the permit, unless the call has ended.
     #[inline]
     fn received<B: Body, E: Into<BoxError>>(
@@ -191,7 +183,7 @@ impl<F> Rest<F> {
             Err(error) => {
                 let error = error.into();
                 match of_error(&*error) {
-                    Outcome::Lost if self.handed() == Handed::Ended => {
+                    Outcome::Lost if self.hand_over.handed() == Handed::Ended => {
                         let lost_after = self.permit.stack.limits.lost_after;
                         self.permit.lose(ENDED.min(lost_after));
                     }

@@ -20,7 +20,7 @@ use tokio::time::{Instant, advance, sleep, timeout};
 use tokio_test::{assert_pending, assert_ready, task};
 use tower::{Layer, ServiceExt, limit::ConcurrencyLimit, service_fn};
 use tower_tds_limits::{DeadlineAt, Error, Limiter, Limits, Quota, RequestLimitLayer, WaitCause};
-use tower_tds_outcome::HandOver;
+use tower_tds_outcome::{HandOver, Handed};
 
 use crate::requests::{
     limited::{Limited, unsent},
@@ -93,9 +93,9 @@ async fn connects(
     request: Request<Empty<Bytes>>,
     connects_for: Duration,
 ) -> Result<Response<Empty<Bytes>>, Infallible> {
-    assert!(HandOver::hold(request.extensions()));
+    assert!(HandOver::of(request.extensions()).mark(Handed::Held));
     sleep(connects_for).await;
-    assert!(HandOver::take(request.extensions()));
+    assert!(HandOver::of(request.extensions()).mark(Handed::Taken));
     pending().await
 }
 
@@ -119,10 +119,10 @@ async fn call_polled_after_its_deadline_is_not_sent() {
         poll_fn(move |_| {
             polls += 1;
             if polls == 1 {
-                assert!(HandOver::hold(request.extensions()));
+                assert!(HandOver::of(request.extensions()).mark(Handed::Held));
                 return Poll::Pending;
             }
-            if HandOver::take(request.extensions()) {
+            if HandOver::of(request.extensions()).mark(Handed::Taken) {
                 count.fetch_add(1, Ordering::Relaxed);
             }
             Poll::Ready(Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())))

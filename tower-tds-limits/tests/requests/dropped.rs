@@ -23,7 +23,7 @@ use tokio::{
 };
 use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
-use tower_tds_outcome::{Cause, HandOver, Outcome};
+use tower_tds_outcome::{Cause, HandOver, Handed, Outcome};
 
 use crate::requests::{
     bounds::request_until,
@@ -172,10 +172,10 @@ fn call_dropped_outside_a_runtime_ends_at_once() {
 async fn dropped_call_that_comes_back_unwritten_is_not_sent_again() {
     let limiter = Limiter::new(Limits::default());
     let client = service_fn(async |request: Request<Empty<Bytes>>| {
-        let extensions = request.extensions();
-        assert!(HandOver::hold(extensions) && HandOver::take(extensions));
+        let mut hand_over = HandOver::of(request.extensions());
+        assert!(hand_over.mark(Handed::Held) && hand_over.mark(Handed::Taken));
         sleep(ms(50)).await;
-        assert!(!HandOver::hold(extensions), "its caller has gone");
+        assert!(!hand_over.mark(Handed::Held), "its caller has gone");
         Err::<Response<Empty<Bytes>>, BoxError>(Cause::new(Outcome::Unsent).into())
     });
     let service = RequestLimitLayer::new(limiter.clone()).layer(client);

@@ -20,7 +20,7 @@ use tokio::{
 };
 use tower::{Layer, ServiceExt, service_fn};
 use tower_tds_limits::{Limiter, Limits, RequestLimitLayer};
-use tower_tds_outcome::{Cause, HandOver, Outcome};
+use tower_tds_outcome::{Cause, HandOver, Handed, Outcome};
 
 use crate::requests::{bounds::request_until, limited::unsent, ms, secs, service::request};
 
@@ -41,11 +41,12 @@ async fn call_that_returns_its_permit_was_never_sent() {
                 let limiter = Limiter::new(Limits::default());
                 let seen = Arc::clone(&seen);
                 let client = service_fn(move |request: Request<Empty<Bytes>>| {
-                    assert!(HandOver::hold(request.extensions()));
+                    let mut hand_over = HandOver::of(request.extensions());
+                    assert!(hand_over.mark(Handed::Held));
                     let (seen, (answer, answered)) = (Arc::clone(&seen), oneshot::channel());
                     tokio::spawn(async move {
                         sleep(Duration::from_micros(connects)).await;
-                        if HandOver::take(request.extensions()) {
+                        if hand_over.mark(Handed::Taken) {
                             let path = request.uri().path().to_owned();
                             seen.lock().expect("no panic").insert(path);
                             sleep(ms(1)).await;
@@ -157,8 +158,8 @@ async fn rate_beside_resets(n: usize) -> usize {
     let arrivals = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&arrivals);
     let client = service_fn(move |request: Request<Empty<Bytes>>| {
-        let extensions = request.extensions();
-        assert!(HandOver::hold(extensions) && HandOver::take(extensions));
+        let mut hand_over = HandOver::of(request.extensions());
+        assert!(hand_over.mark(Handed::Held) && hand_over.mark(Handed::Taken));
         let mut seen = seen.lock().expect("no panic");
         seen.push(begin.elapsed());
         let is_reset = seen.len().is_multiple_of(n);
@@ -167,9 +168,7 @@ async fn rate_beside_resets(n: usize) -> usize {
             if !is_reset {
                 return Ok(Response::new(Empty::<Bytes>::new()));
             }
-            HandOver::of(request.extensions())
-                .expect("a deadline")
-                .end();
+            hand_over.mark(Handed::Ended);
             Err(Cause::new(Outcome::Lost))
         }
     });

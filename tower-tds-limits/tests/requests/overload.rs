@@ -21,7 +21,7 @@ use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_tds_limits::{
     DeadlineAt, Error, Limiter, Limits, PermitBody, RequestLimitLayer, WaitCause,
 };
-use tower_tds_outcome::HandOver;
+use tower_tds_outcome::{HandOver, Handed};
 
 use crate::requests::{
     bounds::request_until,
@@ -75,9 +75,9 @@ impl Load {
         let counts = Arc::new(Mutex::new(vec![Counts::default(); 4]));
         let seen = Arc::clone(&counts);
         let service = service_fn(move |request: Request<Empty<Bytes>>| {
-            let extensions = request.extensions();
-            assert!(HandOver::hold(extensions) && HandOver::take(extensions));
-            let Takes(kind, head, body) = *extensions.get().expect("its times");
+            let mut hand_over = HandOver::of(request.extensions());
+            assert!(hand_over.mark(Handed::Held) && hand_over.mark(Handed::Taken));
+            let Takes(kind, head, body) = *request.extensions().get().expect("its times");
             seen.lock().expect("no panic")[kind].sent += 1;
             async move {
                 sleep(head).await;

@@ -15,7 +15,7 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Empty;
 use tokio::time::{Instant, sleep};
 use tower::Service;
-use tower_tds_outcome::HandOver;
+use tower_tds_outcome::{HandOver, Handed};
 
 type Script = Box<dyn FnMut(usize) -> Answer + Send>;
 
@@ -93,8 +93,8 @@ impl Service<Request<Empty<Bytes>>> for Scripted {
     }
 
     fn call(&mut self, request: Request<Empty<Bytes>>) -> Self::Future {
-        let extensions = request.extensions();
-        assert!(HandOver::hold(extensions) && HandOver::take(extensions));
+        let mut hand_over = HandOver::of(request.extensions());
+        assert!(hand_over.mark(Handed::Held) && hand_over.mark(Handed::Taken));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let number = state.arrivals.len();
         state.arrivals.push(Instant::now());

@@ -1,11 +1,13 @@
 use proptest::prelude::*;
 
+use http::HeaderMap;
+
 use super::{said, text};
 
 mod challenge;
 
 fn first(body: &str) -> Option<String> {
-    said(body.as_bytes()).into_iter().next()
+    said(&HeaderMap::new(), body.as_bytes()).into_iter().next()
 }
 
 #[test]
@@ -32,7 +34,7 @@ fn every_format_gives_the_same_message() {
     }
 }
 
-/// What AWS, Google, Okta, Apigee, WSO2, JSON:API, Elasticsearch, others, SOAP, Tomcat and Akamai send.
+/// Bodies of AWS, Google, Okta, Apigee, WSO2, JSON:API, Elasticsearch, others, SOAP, Tomcat and Akamai.
 const SERVERS: &str = r#"
 {"Message":"not authorized"} -> not authorized
 {"error":{"code":403,"message":"bad key","status":"DENIED"}} -> bad key
@@ -75,18 +77,21 @@ fn unescaped_quotes_of_the_template_stay_in_the_message() {
 #[test]
 fn body_without_text_gives_no_message() {
     for body in ["", " \n", "[1]", "{}", "{\"message\":7}"] {
-        assert!(said(body.as_bytes()).is_empty(), "{body:?}");
+        assert!(
+            said(&HeaderMap::new(), body.as_bytes()).is_empty(),
+            "{body:?}"
+        );
     }
 }
 
 proptest! {
     #[test]
     fn arbitrary_bodies_do_not_panic(body in any::<String>()) {
-        drop(said(body.as_bytes()));
+        drop(said(&HeaderMap::new(), body.as_bytes()));
     }
 
     #[test]
     fn arbitrary_markup_does_not_panic(body in "[<>/pPtitlemsag é\"{:}]{0,80}") {
-        drop(said(body.as_bytes()));
+        drop(said(&HeaderMap::new(), body.as_bytes()));
     }
 }

@@ -229,11 +229,6 @@ fn a_line_is_short_and_has_no_hidden_characters() {
     }
 }
 
-#[test]
-fn nothing_of_a_value_is_in_the_debug_text() {
-    assert_eq!(format!("{:?}", with("correct horse")), "Secrets { .. }");
-}
-
 proptest! {
     #[test]
     fn any_text_is_redacted_and_any_value_is_gone(text in any::<String>(), value in "\\PC{8,20}") {

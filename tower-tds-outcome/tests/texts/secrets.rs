@@ -5,6 +5,7 @@ use tower_tds_outcome::Secrets;
 /// Each secret stands between `«` and `»`.
 const TEXTS: &[&str] = &[
     // Bare, quoted, in brackets: a secret of Keycloak, Auth0, Okta; hexadecimal keys.
+    "two begin here: aaa«aaaaaaaaab»",
     "cannot use «Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»",
     "vault returned \"«Xq7RkPz02LmVb9TtYcW4sJd8HfGn3uEa»\" for the wrong mount",
     "unexpected value '«8f14e45fceea167a5a36dedd4bea2543»'",
@@ -168,6 +169,9 @@ redis://:pw@cache:6379/0 -> redis://:[redacted]@cache:6379/0
 redis://default:p@ss/w?0rd@cache:6379/0 refused -> redis://default:[redacted]@cache:6379/0 refused
 at postgres://tds:p%40ss%2Fw0rd@db/x?sslkey=a%26b: no -> at postgres://tds:[redacted]@db/x?[redacted]: no
 proxy http%3A%2F%2Fme%3Ahunter2%40proxy.example refused -> proxy http%3A%2F%2Fme%3A[redacted]%40proxy.example refused
+GET https://sk_live_4bT9x0Qz:@api.example/v1: 401 -> GET https://[redacted]:@api.example/v1: 401
+(https://ghp_4bT9x0Qz@git.example:8443/x?y) ssh://git@h -> (https://[redacted]@git.example:8443/x?[redacted]) ssh://git@h
+via https://me@corp:hunter2@proxy:3128, https://4bT9x0Qz@[::1]:8443/ -> via https://me@corp:[redacted]@proxy:3128, https://[redacted]@[::1]:8443/
 see <https://h.example/a?b=c> and "https://h.example/?d" -> see <https://h.example/a?[redacted]> and "https://h.example/?[redacted]"
 for url=https%3A%2F%2Fh%2F%3Fkey%3Da%2520b%26c%3D4bT9x0Qz and -> for url=https%3A%2F%2Fh%2F%3F[redacted] and
 Cannot GET /v2/rail?key=4bT9x0Qz -> Cannot GET /v2/rail?[redacted]

@@ -65,7 +65,7 @@ const SENTENCES: &[&str] = &[
     "error:0909006C:PEM routines:get_name:no start line:crypto/pem/pem_lib.c:745:Expecting: ANY PRIVATE KEY",
     "unable to get local issuer certificate (depth 1, CN=Example Root R2, O=Example)",
     "unsupported protocol: TLSv1.0, TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384",
-    // What a rule about credentials or URLs takes for a sentence, a name or a port.
+    // Sentences, names and ports beside the rules about credentials and URLs.
     "Basic authentication/authorization is disabled here",
     "publicKeyJwkSetUrlNotFound: set jwks.url",
     "eyJ is the start of a JWT",

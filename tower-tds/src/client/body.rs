@@ -17,8 +17,9 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 use tower::BoxError;
-use tower_tds_errors::{Error, GiveUp, Kind, Sent};
+use tower_tds_errors::{Error, Kind, Sent};
 use tower_tds_limits::PermitBody;
+use tower_tds_outcome::{Cause, Outcome, Resend};
 
 use crate::http::http1::AnyBody;
 
@@ -206,11 +207,10 @@ fn silent() -> Error {
 
 fn overdue() -> Error {
     let source = io::Error::new(io::ErrorKind::TimedOut, "the body had not ended");
-    let mut error = Error::new(Kind::Timeout, source)
-        .with_sent(Sent::Answered)
-        .with_waited_for("the rest of the body");
-    error.set_gave_up(GiveUp::Deadline);
-    error
+    let mut cause = Cause::new(Outcome::Lost);
+    cause.waited_for = Some("the rest of the body".into());
+    cause.resend = Some(Resend::TooLate);
+    Error::from(cause.over(source)).with_sent(Sent::Answered)
 }
 
 /// Half of the time that gateways wait for the next bytes of a server (nginx,

@@ -146,7 +146,8 @@ impl Sender {
         let at = |deadline: &Deadline| now.checked_add(deadline.after.min(FOREVER));
         let both = [self.deadline, own];
         let deadlines = || both.iter().flatten();
-        let outer = DeadlineAt::of(request.extensions()).map(|it| Instant::from_std(it.at));
+        let outer = request.extensions().get::<DeadlineAt>();
+        let outer = outer.map(|it| Instant::from_std(it.at));
         let with_body = deadlines().filter(|deadline| !deadline.is_head_only);
         let with_body = with_body.filter_map(at).min();
         if let Some(head) = deadlines().filter_map(at).chain(outer).min() {

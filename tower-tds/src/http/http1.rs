@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 use tower::{BoxError, ServiceExt as _};
 use tower_oidc_cc::Origin;
 use tower_service::Service;
-use tower_tds_outcome::{Cause, HandOver, Outcome, chain};
+use tower_tds_outcome::{Cause, HandOver, Handed, Outcome, chain};
 
 use crate::http::{
     connection::{InUse, Wait, connection},
@@ -170,9 +170,10 @@ where
             }
         };
         host.complete(&mut request);
+        let mut hand_over = HandOver::of(request.extensions());
         loop {
             // The results of both marks are not needed: whoever gives the call up drops this future in the same step.
-            let _is_wanted = HandOver::hold(request.extensions());
+            hand_over.mark(Handed::Held);
             let mut connection = match self.pool.take() {
                 Some(idle) => InUse::of(&self.pool, idle),
                 // In a box, because a future beyond a kilobyte takes a slower path of the allocator.
@@ -182,9 +183,7 @@ where
             let Some(sender) = &mut connection.sender else {
                 return Err(not_sent(ENDED));
             };
-            let _is_wanted = HandOver::take(request.extensions());
-            let is_direct = self.pool.is_direct;
-            let hand_over = is_direct.then(|| HandOver::of(request.extensions()));
+            hand_over.mark(Handed::Taken);
             let mut wait = Wait::begin(&self.pool, &connection.home, is_reused);
             match sender.try_send_request(request).await {
                 Ok(response) => {
@@ -199,10 +198,8 @@ where
                     Some(_) => return Err(not_sent(error.into_error())),
                     None => {
                         let error = error.into_error();
-                        if let Some(hand_over) = hand_over.flatten()
-                            && is_end_of_peer(&error)
-                        {
-                            hand_over.end();
+                        if self.pool.is_direct && is_end_of_peer(&error) {
+                            hand_over.mark(Handed::Ended);
                         }
                         return Err(error.into());
                     }

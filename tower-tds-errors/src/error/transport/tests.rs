@@ -39,7 +39,7 @@ fn tower_errors_are_classified() {
     assert_eq!(kind(&elapsed), Kind::Timeout);
     let shed = tower::load_shed::error::Overloaded::new();
     assert_eq!(kind(&shed), Kind::LimitTimeout);
-    assert_eq!(kind(&shed).row().sent, Sent::Never);
+    assert_eq!(kind(&shed).sent(), Sent::Never);
 }
 
 #[test]
