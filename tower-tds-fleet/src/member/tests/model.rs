@@ -7,7 +7,7 @@
 
 use std::{
     collections::HashSet,
-    hash::{Hash, Hasher},
+    hash::{DefaultHasher, Hash, Hasher},
     rc::Rc,
     time::Duration,
 };
@@ -61,10 +61,6 @@ struct Process {
 #[derive(Default)]
 struct Next(Vec<(&'static str, usize, State)>);
 
-/// A key of 128 bits, in which no two of a million states agree by chance.
-#[derive(Default)]
-struct Digest(u128);
-
 /// Requests to share, and how long each counts: as long as the store withholds those of silent members.
 const TOTAL: u32 = 2;
 const COUNTS: u64 = 2;
@@ -99,25 +95,6 @@ impl Next {
                 change(next);
             });
         }
-    }
-}
-
-// === impl Digest ===
-
-impl Hasher for Digest {
-    fn write(&mut self, bytes: &[u8]) {
-        for part in bytes.chunks(16) {
-            let mut word = [0; 16];
-            word[..part.len()].copy_from_slice(part);
-            let mixed = self.0 ^ u128::from_le_bytes(word);
-            // The prime of FNV-1a; the shift lets high bits change low ones.
-            let mixed = mixed.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
-            self.0 = mixed ^ mixed >> 61;
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        unreachable!("the whole digest is read")
     }
 }
 
@@ -273,12 +250,10 @@ impl State {
             all.add("is refused", at, &asking, |_| {});
             return;
         };
-        let free = u64::from(TOTAL).saturating_sub(books.taken[0]);
         let mut last = None;
         for target in 0..=TOTAL {
             let mut hash = Division::clone(&self.hash);
-            let plan = ([target.into(), 0, 0], [free, 0, 0]);
-            let share = hash.settle(asked, &books, Record::default(), plan, run, clock)[0];
+            let share = hash.settle(asked, &books, [target.into(), 0, 0], run, clock)[0];
             // No larger target changes anything.
             if last.replace(share) == Some(share) {
                 break;
@@ -313,8 +288,9 @@ impl State {
         )
     }
 
-    /// All that matters for what may happen: times count from now, and names do not count.
-    fn key(&self, begin: Instant) -> u128 {
+    /// A digest of all that matters later: times count from now, and names do not count. The chance that two of a
+    /// million states have the same one is smaller than one in ten million.
+    fn key(&self, begin: Instant) -> u64 {
         let now = self.instant(begin);
         let mut members = [0, 1, 2].map(|at: usize| self.members[at].key(self, now));
         members.sort_unstable();
@@ -331,9 +307,9 @@ impl State {
         let mut ghosts: Vec<_> = self.ghosts.iter().map(left).collect();
         ghosts.sort_unstable();
         let step = self.stepped.map(|at| (self.now - at).min(3));
-        let mut digest = Digest::default();
+        let mut digest = DefaultHasher::new();
         (members, hashes, ghosts, self.faults, step).hash(&mut digest);
-        digest.0
+        digest.finish()
     }
 }
 
@@ -405,6 +381,7 @@ impl Process {
                         number: question.number,
                         claim: [claim.into(), 0, 0],
                         have: three(question.share),
+                        total: three(question.whole),
                         memory: COUNTS * 1_000,
                         stepped: question.stepped,
                         last: last.map(|(run, _)| run),
