@@ -58,8 +58,6 @@ pub struct FleetStatus {
     pub answered: Option<Instant>,
     /// Error of the last question to the store, if it failed.
     pub fault: Option<FleetError>,
-    /// Whether this member has left.
-    pub has_left: bool,
 }
 
 /// Answer to a question, with the state of the fleet.
