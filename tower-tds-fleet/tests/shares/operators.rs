@@ -12,7 +12,8 @@ use tower_tds_fleet::{Fleet, Store, StoreFault};
 use tower_tds_limits::{Limiter, RequestLimitLayer};
 
 use crate::shares::{
-    ANYWHERE, HANGS, Member, RedisServer, assert_clean, on_a_port, reaches, remember, run, service,
+    ANYWHERE, HANGS, Member, RedisServer, assert_clean, on_a_port, or_skip, reaches, remember, run,
+    stage,
 };
 
 pub(crate) async fn kind(store: impl Into<Store>) -> StoreFault {
@@ -36,9 +37,8 @@ pub(crate) async fn fits(store: impl Into<Store>) {
 /// Reproducer for F1 and F5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ready_names_the_fault() {
-    let (Some((store, address)), Some(plain)) = (on_a_port(), RedisServer::start()) else {
-        return;
-    };
+    let (store, address) = or_skip!(on_a_port());
+    let plain = or_skip!(RedisServer::start());
     let open = |url: String| Client::open(url).unwrap();
     // There is no server on the port, which the kernel gives to nobody, or the host is unknown.
     let (one, two, three) = tokio::join!(
@@ -65,9 +65,7 @@ async fn ready_names_the_fault() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn member_with_other_quotas_is_refused_and_the_first_continues() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
+    let store = or_skip!(RedisServer::start());
     remember(&store);
     let one = Limiter::new(Limits::default());
     let first = Fleet::join(store.client(), "test", ANYWHERE, &one).unwrap();
@@ -88,9 +86,7 @@ async fn member_with_other_quotas_is_refused_and_the_first_continues() {
 /// Two services with the same limits, whose operators chose the same name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn member_of_another_service_is_refused_and_the_first_notices_nothing() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
+    let store = or_skip!(RedisServer::start());
     remember(&store);
     let limiter = || Limiter::new(Limits::default());
     let join = |service: &str| Fleet::join(store.client(), "test", service, &limiter()).unwrap();
@@ -126,17 +122,12 @@ async fn member_of_another_service_is_refused_and_the_first_notices_nothing() {
 /// Reproducer for F1: the error of a call names the store's fault, whether its deadline or a full queue ends its wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_of_calls_name_the_fault_of_the_store() {
-    let Some(mut store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
-    let server = service(Rule::SlidingLog).await;
+    let (mut store, server) = or_skip!(stage(Rule::SlidingLog).await);
     let member = Member::join(store.client(), &server, Limits::default());
-    let url = format!("{}/v1/live/bus", server.base_url());
-    member.client.get(&url).await.unwrap();
+    member.get().await.unwrap();
     store.kill();
     sleep(Duration::from_secs(6)).await;
-    let by_deadline = member.client.get(&url).deadline(Duration::from_secs(4));
+    let by_deadline = member.get().deadline(Duration::from_secs(4));
     let by_deadline = by_deadline.await.unwrap_err();
     let bounded = RequestLimitLayer::new(member.client.limiter().clone()).max_waiting(0);
     let bounded = bounded.layer(service_fn(async |_: Request<String>| {
@@ -175,21 +166,13 @@ pub(crate) fn make_member(connection: &mut redis::Connection, more: &[&str]) {
 /// Only the rights of OPERATORS.md, with two members.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn documented_rights_are_sufficient() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
+    let (store, server) = or_skip!(stage(Rule::SlidingCounter).await);
     make_member(&mut store.connection(), &[]);
-    let url = format!("{}?user=member&pass=password", store.url());
-    let server = service(Rule::SlidingCounter).await;
-    let members = [(); 2].map(|()| {
-        let store = Client::open(url.as_str()).unwrap();
-        Member::join(store, &server, Limits::default())
-    });
+    let client = store.client_of("member");
+    let members = [(); 2].map(|()| Member::join(client.clone(), &server, Limits::default()));
     for member in &members {
         member.fleet.ready().await.unwrap();
-        let url = format!("{}/v1/live/bus", server.base_url());
-        member.client.get(&url).await.unwrap();
+        member.get().await.unwrap();
     }
     for member in &members {
         member.fleet.leave().await;
@@ -208,11 +191,7 @@ async fn documented_rights_are_sufficient() {
 /// Reproducer for F2: new limits apply to all members from the next question on, and nothing stops.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lower_limits_of_a_new_member_apply_to_all() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
-    let server = service(Rule::SlidingCounter).await;
+    let (store, server) = or_skip!(stage(Rule::SlidingCounter).await);
     let mut running = tokio::task::JoinSet::new();
     let old = Member::join(store.client(), &server, Limits::default());
     old.call(8, &mut running);
@@ -245,11 +224,7 @@ async fn lower_limits_of_a_new_member_apply_to_all() {
 /// An orderly departure: the other member has most of the limits soon. How soon is shown under paused time, in `src/member/tests.rs`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_leaves_frees_its_share() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
-    let server = service(Rule::SlidingCounter).await;
+    let (store, server) = or_skip!(stage(Rule::SlidingCounter).await);
     let [mut stays, mut goes] = [(); 2].map(|()| tokio::task::JoinSet::new());
     let members = [(); 2].map(|()| Member::join(store.client(), &server, Limits::default()));
     members[0].call(30, &mut stays);

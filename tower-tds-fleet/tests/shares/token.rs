@@ -9,13 +9,11 @@ pub(crate) mod world;
 use tokio::{runtime, task::JoinSet};
 
 use self::world::{World, successor, tokens, turns};
-use crate::shares::redis_server::RedisServer;
+use crate::shares::{RedisServer, or_skip};
 
 #[test]
 fn fifty_cold_members_on_five_runtimes_make_one_request() {
-    let Some(server) = RedisServer::start() else {
-        return;
-    };
+    let server = or_skip!(RedisServer::start());
     let world = World::new();
     let ten = |_| {
         let (world, client) = (world.clone(), server.client());
@@ -38,9 +36,7 @@ fn fifty_cold_members_on_five_runtimes_make_one_request() {
 
 #[tokio::test]
 async fn fifty_members_make_one_request_for_each_renewal_and_each_revocation() {
-    let Some(server) = RedisServer::start() else {
-        return;
-    };
+    let server = or_skip!(RedisServer::start());
     let world = World::new();
     let members = world.members(&server.client(), 50);
     let mut old = tokens(&members).await.swap_remove(0);
