@@ -72,7 +72,8 @@ impl fmt::Display for StoreFault {
 // === impl FleetError ===
 
 impl FleetError {
-    /// Returns the kind of the fault.
+    /// Returns the kind of the fault, by which a program chooses its next step. For a person, print the
+    /// error itself.
     #[must_use]
     pub fn kind(&self) -> StoreFault {
         self.kind

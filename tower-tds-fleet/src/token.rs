@@ -28,7 +28,7 @@ mod seal;
 ///
 /// | key | value | until |
 /// |---|---|---|
-/// | `{fleet}:token:NAME` | the token, and what the endpoint said when it gave none, sealed | both have expired |
+/// | `{fleet}:token:NAME` | the token, and the error of the endpoint when it gave none, sealed | both have expired |
 /// | `{fleet}:token:NAME:turn` | 16 random bytes of the member that requests a token | its request ends, or five seconds later |
 ///
 /// `{fleet}` is the fleet's name in braces. `NAME` is 32 hexadecimal digits, derived from the

@@ -11,7 +11,7 @@ use redis::{Connection, RedisResult, Script, cmd};
 
 use self::{
     redis_server::{RedisServer, or_skip},
-    twin::{Asked, Division, KEPT, Three},
+    twin::{Asked, Division, Three},
 };
 use super::{DIVISION, reply};
 
@@ -36,7 +36,7 @@ impl Store {
         })
     }
 
-    /// Asks for a member at this time, in milliseconds of the store's clock. Returns the numbers of the answer, and the
+    /// Sends a member's question at this time, in milliseconds of the store's clock. Returns the numbers of the answer, and the
     /// run of the server.
     pub(crate) fn ask(
         &mut self,
@@ -91,7 +91,7 @@ fn text(numbers: &[u64]) -> String {
     numbers.join(",")
 }
 
-/// Whatever the script grants, its twin grants too, and both have the same on record.
+/// Whatever the script grants, its twin grants too, so neither has less on record; what they withhold is the same.
 #[test]
 fn the_script_and_its_twin_agree() {
     let mut store = or_skip!(Store::start());
@@ -148,7 +148,10 @@ fn the_script_and_its_twin_agree() {
                         [books.total, books.withheld].concat(),
                         "{name}"
                     );
-                    assert_eq!(kept(store.fields()), twin.fields(&run), "{name}");
+                    let members = store.fields().into_keys();
+                    let members = members.filter(|field| field.starts_with("member:"));
+                    let known = twin.members.keys().map(|id| format!("member:{id:016x}"));
+                    assert!(members.eq(known), "{name}: {twin:?}");
                     grown += u32::from(share[0] > last[0]);
                     (*last, *number) = (share, next);
                 }
@@ -161,20 +164,6 @@ fn the_script_and_its_twin_agree() {
         }
     }
     assert!(late > 50 && grown > 500, "{late} {grown}");
-}
-
-/// The fields and the columns that the twin has, too.
-fn kept(fields: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let columns = |value: &str| {
-        let columns: Vec<_> = value.split(',').collect();
-        KEPT.map(|at| columns[at]).join(",")
-    };
-    let fields = fields.into_iter().filter(|(name, _)| name != "silent");
-    let fields = fields.map(|(name, value)| match name.starts_with("member:") {
-        true => (name, columns(&value)),
-        false => (name, value),
-    });
-    fields.collect()
 }
 
 /// Number of the server's run, for the twin.
@@ -208,6 +197,66 @@ fn members_of_three_versions_share_a_hash() {
     assert!(error.to_string().contains(service), "{error}");
     assert_eq!(ask(&mut store, (1, 4), &this).unwrap()[3], 3);
 }
+
+/// Wishes of a member, and the milliseconds at which it sends questions.
+type Asks = (Three, std::ops::Range<u64>);
+
+/// Shares of members with a question every 250 ms, and the times when those without requests got some.
+fn divided(store: &mut Store, places: u64, members: &[Asks], lasts: u64) -> String {
+    let (mut shares, mut turns) = (vec![[0; 3]; members.len()], String::new());
+    cmd("DEL").arg(KEY).exec(&mut store.connection).unwrap();
+    for at in (0..lasts).step_by(250) {
+        for (id, (wanted, asks)) in members.iter().enumerate() {
+            if !asks.contains(&at) {
+                continue;
+            }
+            let rest = [50, places, 60, 1, 1_002, 12_004, 0, 0];
+            let numbers = [&shares[id][..], wanted, &rest, &shares[id], &[0]].concat();
+            let rest = [&text(&numbers), "1000", ""];
+            let answer = store.ask((id as u64, at + 1), &rest, 1_700_000_000_000 + at);
+            let before = shares[id][0];
+            shares[id] = answer.unwrap().0[6..9].try_into().unwrap();
+            if before == 0 && shares[id][0] > 0 {
+                turns += &format!(", {id} at {at}");
+            }
+        }
+        store.set("began", "0");
+    }
+    format!("{shares:?}{turns}")
+}
+
+/// The division itself: max-min fair parts, in turns where there are too few places or sockets.
+#[test]
+fn parts_are_fair_and_places_change_hands() {
+    let mut store = or_skip!(Store::start());
+    let (all, few, one, always) = ([60, 20, 50], [5, 1, 2], [9, 1, 1], 0..40_000);
+    let three = |wanted| [(); 3].map(|()| (wanted, always.clone()));
+    let of = |wanted| (wanted, always.clone());
+    let [equal, turns] = [all, few].map(three);
+    let idle = [of(all), of([0, 0, 4]), of(few)];
+    let new = [of([50, 9, 50]), (all, 8_750..9_000)];
+    let withheld = [([1, 1, 60], 0..4_000), of(one), (one, 9_500..40_000)];
+    for (places, members, lasts, expected) in [
+        (11, &equal[..], 9_000, EQUAL),
+        (11, &idle, 9_000, IDLE),
+        (2, &turns, 10_000, TURNS),
+        (11, &new, 9_000, NEW),
+        (11, &withheld, 20_000, WITHHELD),
+    ] {
+        assert_eq!(divided(&mut store, places, members, lasts), expected);
+    }
+}
+
+const EQUAL: &str = "[[16, 4, 20], [16, 4, 19], [16, 3, 19]], 0 at 250, 1 at 250, 2 at 250";
+const IDLE: &str = "[[43, 10, 50], [0, 0, 4], [5, 1, 2]], 0 at 250, 2 at 250";
+/// The third waits until a place was held for four seconds, and then each waits for 2.2.
+const TURNS: &str =
+    "[[24, 1, 2], [24, 1, 2], [0, 0, 2]], 0 at 250, 1 at 250, 2 at 4250, 1 at 6500, 0 at 8750";
+/// Two units are held back for it.
+const NEW: &str = "[[48, 11, 50], [2, 0, 1]], 0 at 250, 1 at 8750";
+/// One socket is left after the first has died.
+const WITHHELD: &str =
+    "[[20, 5, 57], [28, 0, 0], [2, 1, 1]], 0 at 250, 1 at 250, 2 at 11750, 1 at 15750, 2 at 19750";
 
 /// A store of another program, or a broken one, may reply anything.
 #[test]

@@ -129,7 +129,7 @@ async fn cluster_failover_and_slot_move_cause_no_refusal_under_the_documented_ri
 struct Sentinel(Child);
 
 impl Sentinel {
-    /// Watches a master under the name `fleet`, and lets a `reader` ask for it. Returns its port.
+    /// Watches a master under the name `fleet`, which a `reader` may look up. Returns its port.
     fn start(master: &RedisServer, address: &str) -> (Self, u16) {
         let at = free_port();
         let folder = master.socket().parent().unwrap().to_owned();

@@ -86,7 +86,7 @@ pub(crate) async fn service(rule: Rule) -> Server {
     Server::start(config).await.unwrap()
 }
 
-/// Address of a service that nobody calls.
+/// Address of a service that is never called.
 pub(crate) const ANYWHERE: &str = "https://data.example.org";
 
 /// A store in which shares grow at once, and a service that counts by this rule. There is none without a redis-server.

@@ -40,7 +40,7 @@ async fn ready_names_the_fault() {
     let (store, address) = or_skip!(on_a_port());
     let plain = or_skip!(RedisServer::start());
     let open = |url: String| Client::open(url).unwrap();
-    // There is no server on the port, which the kernel gives to nobody, or the host is unknown.
+    // There is no server on the port, because the kernel never assigns it, or the host is unknown.
     let (one, two, three) = tokio::join!(
         kind(open("redis://127.0.0.1:1".to_owned())),
         kind(open("redis://no-such-host.invalid:6379".to_owned())),
@@ -113,7 +113,7 @@ async fn member_of_another_service_is_refused_and_the_first_notices_nothing() {
     second.ready().await.unwrap();
     first.leave().await;
     second.leave().await;
-    // Nobody is left who calls the first one.
+    // The members that called the first service have left.
     join("https://other.example.org").ready().await.unwrap();
     let error = Fleet::join(store.client(), "test", "data.example.org", &limiter()).unwrap_err();
     assert_eq!(error.kind(), StoreFault::Settings, "{error}");

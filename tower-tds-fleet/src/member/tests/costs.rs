@@ -1,4 +1,4 @@
-//! What sharing costs: rates and waits, beside one process and a counter that all processes increment.
+//! The price of sharing: rates and waits, beside one process and a counter that all processes increment.
 
 use std::time::Duration;
 

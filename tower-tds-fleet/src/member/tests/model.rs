@@ -29,7 +29,7 @@ struct State {
     run: u64,
     hash: Rc<Division>,
     earlier: Rc<Division>,
-    /// What killed members have in use, and until when.
+    /// Requests of killed members, and until when they may count.
     ghosts: Vec<(u32, u64)>,
     /// Names that were given to members and servers.
     names: u64,
@@ -44,7 +44,7 @@ struct State {
 struct Process {
     id: u64,
     member: Member,
-    /// What still counts, and until when.
+    /// Requests that still count, and until when.
     used: (u32, u64),
     is_stopped: bool,
     /// Whether all its questions are lost.
@@ -125,7 +125,7 @@ impl State {
         (BEGIN + self.ahead + self.now) * 1_000
     }
 
-    /// What may be counted at this time, at most.
+    /// Returns the most that may count at this time.
     fn sum(&self, now: Instant) -> u32 {
         let of = |it: &Process| it.member.share(now).requests.max(it.in_use(self.now));
         let members = self.members.iter().map(of).sum::<u32>();
@@ -133,8 +133,8 @@ impl State {
         members + ghosts.map(|(amount, _)| amount).sum::<u32>()
     }
 
-    /// Each state that one event leads to. In each second, each member that runs asks once, in any order; one that
-    /// does not is one whose question is lost.
+    /// Each state that one event leads to. In each second, each running member sends one question,
+    /// in any order. A lost question stands for one that was never sent.
     fn next(&self, begin: Instant) -> Next {
         let now = self.instant(begin);
         let mut all = Next::default();
@@ -280,7 +280,7 @@ impl State {
         [&self.hash, &self.earlier]
     }
 
-    /// What matters of a record. Its age does not after the longest time that a rule knows.
+    /// Returns the part of a record that matters. Its age does not after the longest time that a rule knows.
     fn entry(&self, it: &Record) -> (u64, u64) {
         (
             it.record[0],
@@ -473,7 +473,7 @@ fn search(faults: u8, seconds: u64) -> usize {
     let begin = Instant::now();
     let first = State::new(faults);
     let mut known = HashSet::from([first.key(begin)]);
-    // What led to each state, and from which one.
+    // For each state, the event that led to it, and its predecessor.
     let mut reached = vec![("it begins", 0, 0)];
     let mut states = vec![(0, first)];
     let mut most = 0;

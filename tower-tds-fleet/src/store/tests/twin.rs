@@ -162,35 +162,7 @@ impl Division {
         self.quotas = asked.quotas;
         share
     }
-
-    /// The fields of the hash, and of each member the columns that [`KEPT`] names.
-    pub(crate) fn fields(&self, run: &str) -> BTreeMap<String, String> {
-        let text = |name: &str, value: u64| (name.to_owned(), value.to_string());
-        let (began, anew) = (text("began", self.began), text("anew", self.anew));
-        let own = [
-            ("run".to_owned(), run.to_owned()),
-            began,
-            anew,
-            text("quotas", self.quotas),
-        ];
-        let member = |(id, it): (&u64, &Record)| {
-            let columns = [
-                &[it.number],
-                &it.record[..],
-                &it.total,
-                &[it.hold, it.seen, it.memory],
-            ];
-            let columns: Vec<_> = columns.concat().iter().map(u64::to_string).collect();
-            (format!("member:{id:016x}"), columns.join(","))
-        };
-        own.into_iter()
-            .chain(self.members.iter().map(member))
-            .collect()
-    }
 }
-
-/// Columns of a member's field: number, record, total, hold, seen, memory.
-pub(crate) const KEPT: [usize; 10] = [0, 1, 2, 3, 7, 8, 9, 11, 12, 13];
 
 const ENDS: u64 = 5_000;
 const SOCKETS: u64 = 75_000;
