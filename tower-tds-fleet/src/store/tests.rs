@@ -81,7 +81,8 @@ fn question(rng: &mut fastrand::Rng, last: [u64; 3]) -> Vec<u64> {
         0 => rng.u64(..most),
         _ => 0,
     };
-    let rest = [unit, 1_002, 12_004, rare(60_000), rare(20).min(1)];
+    let memory = 12_004 + rare(9_000);
+    let rest = [unit, 1_002, memory, rare(60_000), rare(20).min(1)];
     let stepped = u64::from(rng.u8(..40) == 0);
     [&held[..], &wanted, &total, &rest, &share, &[stepped]].concat()
 }

@@ -1,6 +1,7 @@
 //! A service, its members, and the store with the real script, under paused time.
 
 use std::{
+    collections::HashMap,
     io, mem,
     ops::Deref,
     pin::Pin,
@@ -64,8 +65,8 @@ pub(crate) struct World {
     broken: Mutex<Option<String>>,
     /// Most sockets that were open at once.
     most_open: AtomicU32,
-    /// A counter without a fleet: the second, and what was counted in it.
-    counter: Mutex<(u64, u32)>,
+    /// Counters without a fleet, one for each second.
+    counts: Mutex<HashMap<u64, u32>>,
 }
 
 /// One member's process.
@@ -160,7 +161,7 @@ impl World {
             counted: Mutex::default(),
             broken: Mutex::default(),
             most_open: AtomicU32::default(),
-            counter: Mutex::default(),
+            counts: Mutex::default(),
         });
         let weak = Arc::downgrade(&world);
         tokio::spawn(async move {
@@ -277,22 +278,17 @@ impl World {
     /// A permit of the counter in the store.
     async fn count(&self) {
         loop {
-            for _way in 0..2 {
-                sleep(self.store_delay().unwrap_or_default()).await;
-            }
+            sleep(2 * self.store_delay().unwrap_or_default()).await;
             let now = self.began.elapsed();
+            let second = now.as_secs();
             let count = {
-                let mut counter = self.counter.lock().unwrap();
-                if counter.0 != now.as_secs() {
-                    *counter = (now.as_secs(), 0);
-                }
-                counter.1 += 1;
-                counter.1
+                let mut counts = self.counts.lock().unwrap();
+                *counts.entry(second).and_modify(|it| *it += 1).or_insert(1)
             };
             if count <= 50 {
                 return;
             }
-            sleep(Duration::from_secs(now.as_secs() + 1) - now).await;
+            sleep(Duration::from_secs(second + 1) - now).await;
         }
     }
 
