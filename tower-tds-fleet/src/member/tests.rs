@@ -229,9 +229,7 @@ async fn status_and_metrics_show_when_a_killed_share_is_free() {
     let members = world.members();
     members.iter().for_each(|member| member.call(20));
     sleep(ms(5_000)).await;
-    let [stays, dies] = &members[..] else {
-        unreachable!("two members");
-    };
+    let (stays, dies) = (&members[0], &members[1]);
     let before = stays.status();
     assert_eq!(
         (before.members, before.requests_free_in),

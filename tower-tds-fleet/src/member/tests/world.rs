@@ -177,42 +177,34 @@ impl World {
     }
 
     pub(crate) fn join(self: &Arc<Self>) -> Process {
-        let limiter = Limiter::new(self.limits.clone());
-        let constants = Constants::new("https://data.example.org", &limiter).unwrap();
-        let state = Arc::new(State::default());
+        let mut process = self.process(false);
+        let constants = Constants::new("https://data.example.org", &process.limiter).unwrap();
         let unit = constants.unit;
         let wire = Wire {
             world: Arc::clone(self),
             id: self.rng.lock().unwrap().u64(..),
             constants,
-            state: Arc::clone(&state),
+            state: Arc::clone(&process.state),
         };
-        let fleet = Fleet::join_by(wire, unit, &limiter).unwrap();
-        self.add(limiter, Some(fleet), false, state)
+        process.fleet = Some(Fleet::join_by(wire, unit, &process.limiter).unwrap());
+        self.members.lock().unwrap().push(process.clone());
+        process
     }
 
     /// Adds a process without a fleet.
     pub(crate) fn join_alone(self: &Arc<Self>, is_naive: bool) {
-        let limiter = Limiter::new(self.limits.clone());
-        self.add(limiter, None, is_naive, Arc::default());
+        let process = self.process(is_naive);
+        self.members.lock().unwrap().push(process);
     }
 
-    fn add(
-        self: &Arc<Self>,
-        limiter: Limiter,
-        fleet: Option<Fleet>,
-        is_naive: bool,
-        state: Arc<State>,
-    ) -> Process {
-        let process = Process {
+    fn process(self: &Arc<Self>, is_naive: bool) -> Process {
+        Process {
             world: Arc::clone(self),
-            limiter,
-            fleet,
+            limiter: Limiter::new(self.limits.clone()),
+            fleet: None,
             is_naive,
-            state,
-        };
-        self.members.lock().unwrap().push(process.clone());
-        process
+            state: Arc::default(),
+        }
     }
 
     pub(crate) fn members(&self) -> Vec<Process> {
@@ -545,16 +537,14 @@ impl Api {
             let _dropped = sender.send(());
         });
         let mut end = [0; 8];
-        let ended = tokio::select! {
+        let is_over = tokio::select! {
             biased;
-            _response = receiver => None,
-            read = socket.read(&mut end) => Some(read),
+            _response = receiver => false,
+            _end = socket.read(&mut end) => true,
         };
         self.state.runs().await;
-        if let Some(read) = ended {
-            return Err(read
-                .err()
-                .unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()));
+        if is_over {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
         if !closes {
             self.state.idle.lock().unwrap().push(socket);
