@@ -116,7 +116,7 @@ local function turn(member)
   return member.since + (lasts < PATIENCE and 2 * now or 0)
 end
 if before then me.state, me.since = before.state, before.since end
-if not is_active(me) or leaves then
+if not is_active(me) then
   me.state = IDLE
 elseif me.state == IDLE then
   me.state, me.since = WAITS, now

@@ -72,7 +72,8 @@ impl fmt::Display for StoreFault {
 // === impl FleetError ===
 
 impl FleetError {
-    /// Returns the kind of the fault.
+    /// Returns the kind of the fault, by which a program chooses its next step. For a person, print the
+    /// error itself.
     #[must_use]
     pub fn kind(&self) -> StoreFault {
         self.kind
@@ -136,11 +137,10 @@ pub(crate) const fn is_lasting(fault: StoreFault) -> bool {
 const RIGHTS: &str = "; a fleet needs +evalsha +script|load +info +time +hgetall +hset +hdel +pexpire on {name}:shares";
 
 /// Parts of error messages, in lower case. The first that is found decides.
-const KINDS: [(&str, StoreFault); 18] = [
+const KINDS: [(&str, StoreFault); 17] = [
     ("the other members call", StoreFault::OtherService),
     ("quotas", StoreFault::OtherQuotas),
     ("wrongpass", StoreFault::Credentials),
-    ("noauth", StoreFault::Credentials),
     ("authentication", StoreFault::Credentials),
     ("noperm", StoreFault::MissingRight),
     ("can't run this command", StoreFault::MissingRight),

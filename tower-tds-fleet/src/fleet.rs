@@ -150,9 +150,8 @@ impl Fleet {
         // Relaxed: the flag publishes nothing.
         self.leaving.store(true, Ordering::Relaxed);
         let mut status = self.status.clone();
-        let left = status.wait_for(|status| status.has_left).await;
-        // This fails only if the task has ended.
-        drop(left);
+        // The member's task ends when it has left.
+        while status.changed().await.is_ok() {}
     }
 }
 
@@ -222,7 +221,6 @@ impl Driver {
             // If no answer comes, the share ends by itself.
             let _answer = link.ask(question).await;
         }
-        self.status.send_modify(|status| status.has_left = true);
     }
 
     fn answered(&mut self, number: u64, answer: Result<Reply, FleetError>) {

@@ -18,8 +18,8 @@
 //! | `metrics` | no | gauges of the share, and a count of questions |
 //!
 //! # Guarantees
-//! - What all members together use, or may still have in use, is within the limits of requests and
-//!   of sockets, and within the [places](tower_tds_limits::Share::places) of a leaky bucket.
+//! - All members together stay within the limits of requests and of sockets, and within the
+//!   [places](tower_tds_limits::Share::places) of a leaky bucket. This includes what may still be in use.
 //! - Busy members never wait for the store. If it is unreachable, a member sends until its share
 //!   ends, five seconds after its last answered question.
 //! - If the token store is unreachable, that costs each process a token request, and no call fails.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tower_tds_limits::Share;
 
 /// Share of a member, and its questions to the store.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Member {
     /// Number of the last question. It only grows, and the store refuses older ones.
     number: u64,
@@ -48,7 +48,7 @@ pub(crate) struct LimiterState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) number: u64,
-    /// What the limiter holds.
+    /// Part of the limits that the limiter holds.
     pub(crate) held: Share,
     /// Share that the member still has.
     pub(crate) share: Share,
@@ -94,15 +94,8 @@ pub(crate) enum Action {
 impl Member {
     pub(crate) fn new(unit: u32) -> Self {
         Self {
-            number: 0,
-            is_asking: false,
-            asked: None,
             unit,
-            share: Share::default(),
-            until: None,
-            clock: None,
-            stepped: false,
-            leaves_at: None,
+            ..Self::default()
         }
     }
 
@@ -206,7 +199,7 @@ impl Member {
         let unit = self.unit;
         let requests = more(held.requests, waiting.saturating_mul(unit), whole.requests);
         let places = more(held.places, waiting, whole.places);
-        // A member asks in advance only for half of what it has, because all that it claims is withheld
+        // In advance, a member wants only half of what it has, because all that it claims is withheld
         // for a long time if it dies. One socket is for token requests.
         let grows = load.without_socket.min(held.connections.div_ceil(2));
         let sockets = more(held.connections, grows + 1, whole.connections);

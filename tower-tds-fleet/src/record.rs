@@ -14,6 +14,28 @@ use crate::{
 };
 
 /// A member of a fleet, as the store has it on record.
+///
+/// Use it for a page or an alarm that shows which process has which part of the limits, as `tds fleet
+/// status` does.
+///
+/// # Examples
+/// ```no_run
+/// use std::time::Duration;
+/// use tower_tds_fleet::{Fleet, redis};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let redis = redis::Client::open("redis://127.0.0.1/")?;
+/// for member in Fleet::records(redis, "buses").await? {
+///     let (process, held) = (&member.process, member.held);
+///     println!("{process}: {} requests, {} sockets", held.requests, held.connections);
+///     if member.seen > Duration::from_secs(5) {
+///         println!("  silent; its sockets are free in {:?}", member.sockets_free_in);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {
@@ -21,7 +43,7 @@ pub struct Record {
     pub id: String,
     /// Its host and the number of its process.
     pub process: String,
-    /// What it may have in use.
+    /// Part of the limits that it may have in use.
     pub held: Share,
     /// Requests of the first quota that it could use.
     pub wants: u32,

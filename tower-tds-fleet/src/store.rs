@@ -18,7 +18,8 @@ use crate::{
 
 /// Store of a fleet, as a client of the `redis` crate for one or several servers.
 ///
-/// Set addresses, users and certificates in the client; each kind of client converts into a store.
+/// Set addresses, users and certificates in the client. Each kind of client converts into a store, so
+/// you pass the client itself to [`Fleet::join`](crate::Fleet::join).
 #[non_exhaustive]
 pub enum Store {
     /// A single server.
@@ -30,6 +31,9 @@ pub enum Store {
 }
 
 /// State of a fleet, as one member last read it.
+///
+/// For an alarm, look at `fault` and at `withheld`; for a health check, at the age of `answered`. The
+/// feature `metrics` has gauges for the rest.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct FleetStatus {
@@ -39,12 +43,12 @@ pub struct FleetStatus {
     pub held: Share,
     /// Calls of this member that wait for the token, a permit or the end of a pause.
     pub waiting: u32,
-    /// Members that asked the store within the last five seconds, this one included.
+    /// Number of members with a question within the last five seconds, this one included.
     pub members: u32,
     /// Limits that the members divide.
     pub total: Share,
-    /// What silent members had: those that were killed, left with requests in flight, or do not
-    /// reach the store. No member gets it until it is free.
+    /// Part of the limits that silent members had: members that were killed, left with requests in
+    /// flight, or do not reach the store. No member gets it until it is free.
     pub withheld: Share,
     /// How long until the requests of silent members are free.
     pub requests_free_in: Duration,
@@ -58,8 +62,6 @@ pub struct FleetStatus {
     pub answered: Option<Instant>,
     /// Error of the last question to the store, if it failed.
     pub fault: Option<FleetError>,
-    /// Whether this member has left.
-    pub has_left: bool,
 }
 
 /// Answer to a question, with the state of the fleet.

@@ -3,10 +3,7 @@
 use std::{
     error::Error,
     fmt,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -31,7 +28,7 @@ mod seal;
 ///
 /// | key | value | until |
 /// |---|---|---|
-/// | `{fleet}:token:NAME` | the token, and what the endpoint said when it gave none, sealed | both have expired |
+/// | `{fleet}:token:NAME` | the token, and the error of the endpoint when it gave none, sealed | both have expired |
 /// | `{fleet}:token:NAME:turn` | 16 random bytes of the member that requests a token | its request ends, or five seconds later |
 ///
 /// `{fleet}` is the fleet's name in braces. `NAME` is 32 hexadecimal digits, derived from the
@@ -96,8 +93,6 @@ pub struct RedisTokens {
     /// Mark of the last turn that was requested, granted or not. The script compares it with the
     /// stored one.
     mark: Mutex<Mark>,
-    /// Whether the warning about a value that did not open was logged.
-    warned: AtomicBool,
     put: Script,
 }
 
@@ -121,7 +116,6 @@ impl RedisTokens {
             seal: Seal::new(client_secret.trim()),
             client,
             mark: Mutex::default(),
-            warned: AtomicBool::new(false),
             put: Script::new(PUT),
         }
     }
@@ -175,12 +169,9 @@ impl RedisTokens {
             return Ok(None);
         }
         let Some(mut opened) = seal.open(key, &found) else {
-            if !self.warned.swap(true, Ordering::Relaxed) {
-                tracing::warn!(token, "the stored token does not open; treated as missing");
-            }
+            tracing::warn!(token, "the stored token does not open; treated as missing");
             return Ok(None);
         };
-        self.warned.store(false, Ordering::Relaxed);
         Ok(Some(StoredToken::from_bytes(std::mem::take(&mut *opened))))
     }
 

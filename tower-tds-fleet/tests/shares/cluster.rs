@@ -23,7 +23,7 @@ use crate::shares::{
     faults::through,
     free_port, on_a_port,
     operators::{fits, kind, make_member},
-    remember, run,
+    or_skip, remember, run,
 };
 
 struct Node {
@@ -83,11 +83,11 @@ impl Node {
     }
 }
 
+/// The members' user has the rights that OPERATORS.md names for a cluster, and no others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cluster_failover_and_slot_move_cause_no_refusal() {
-    let (Some(a), Some(b), Some(c)) = (Node::start(), Node::start(), Node::start()) else {
-        return;
-    };
+async fn cluster_failover_and_slot_move_cause_no_refusal_under_the_documented_rights() {
+    let [a, b, c] = [(); 3].map(|()| Node::start());
+    let (a, b, c) = (or_skip!(a), or_skip!(b), or_skip!(c));
     let slot: u16 = a.run(&["CLUSTER", "KEYSLOT", "{test}:shares"]);
     let slot = slot.to_string();
     let () = a.run(&["CLUSTER", "ADDSLOTSRANGE", "1", "16383"]);
@@ -98,77 +98,48 @@ async fn cluster_failover_and_slot_move_cause_no_refusal() {
         node.until(&["CLUSTER", "INFO"], "cluster_known_nodes:3")
             .await;
         node.until(&["CLUSTER", "INFO"], "cluster_state:ok").await;
+        make_member(&mut node.server.connection(), &["+cluster|slots"]);
     }
     let () = c.run(&["CLUSTER", "REPLICATE", &a.id()]);
     c.until(&["INFO", "replication"], "master_link_status:up")
         .await;
     remember(&a.server);
-    let url = format!("redis://127.0.0.1:{}", a.port);
+    // A client of a single node, at one without the slot.
+    assert_eq!(kind(b.server.client()).await, StoreFault::WrongNode);
+    let url = format!("redis://member:password@127.0.0.1:{}", a.port);
     let client = ClusterClient::new(vec![url]).unwrap();
-    through(
-        "cluster failover, and slot moved",
-        client,
-        Rule::SlidingCounter,
-        20,
-        async || {
-            let () = c.run(&["CLUSTER", "FAILOVER"]);
-            sleep(Duration::from_secs(20)).await;
-            c.until(&["INFO", "replication"], "role:master").await;
-            let () = b.run(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &c.id()]);
-            let () = c.run(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &b.id()]);
-            let port = b.port.to_string();
-            let migrate = format!("MIGRATE 127.0.0.1 {port} {{test}}:shares 0 5000");
-            let _moved: String = c.run(&migrate.split(' ').collect::<Vec<_>>());
-            for node in [&b, &c] {
-                let () = node.run(&["CLUSTER", "SETSLOT", &slot, "NODE", &b.id()]);
-            }
-        },
-    )
+    fits(client.clone()).await;
+    through(client, Rule::SlidingCounter, 20, async || {
+        let () = c.run(&["CLUSTER", "FAILOVER"]);
+        sleep(Duration::from_secs(20)).await;
+        c.until(&["INFO", "replication"], "role:master").await;
+        let () = b.run(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &c.id()]);
+        let () = c.run(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &b.id()]);
+        let port = b.port.to_string();
+        let migrate = format!("MIGRATE 127.0.0.1 {port} {{test}}:shares 0 5000");
+        let _moved: String = c.run(&migrate.split(' ').collect::<Vec<_>>());
+        for node in [&b, &c] {
+            let () = node.run(&["CLUSTER", "SETSLOT", &slot, "NODE", &b.id()]);
+        }
+    })
     .await;
-}
-
-/// A single-node client at a node without the slot.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn node_without_the_slot_is_reported_as_wrong_node() {
-    let (Some(a), Some(b)) = (Node::start(), Node::start()) else {
-        return;
-    };
-    let () = a.run(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-    a.meet(&b);
-    b.until(&["CLUSTER", "INFO"], "cluster_state:ok").await;
-    b.until(&["CLUSTER", "INFO"], "cluster_slots_assigned:16384")
-        .await;
-    let client = Client::open(format!("redis://127.0.0.1:{}", b.port)).unwrap();
-    assert_eq!(kind(client).await, StoreFault::WrongNode);
-}
-
-/// The rights that OPERATORS.md names for a cluster, and no others.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn documented_rights_are_sufficient_in_a_cluster() {
-    let Some(node) = Node::start() else {
-        return;
-    };
-    let () = node.run(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-    node.until(&["CLUSTER", "INFO"], "cluster_state:ok").await;
-    remember(&node.server);
-    make_member(&mut node.server.connection(), &["+cluster|slots"]);
-    let url = format!("redis://member:password@127.0.0.1:{}", node.port);
-    fits(ClusterClient::new(vec![url]).unwrap()).await;
 }
 
 /// A process that ends with the test.
 struct Sentinel(Child);
 
 impl Sentinel {
-    /// Watches a master under the name `fleet`, with more lines of settings. Returns its port.
-    fn start(master: &RedisServer, address: &str, more: &str) -> (Self, u16) {
+    /// Watches a master under the name `fleet`, which a `reader` may look up. Returns its port.
+    fn start(master: &RedisServer, address: &str) -> (Self, u16) {
         let at = free_port();
         let folder = master.socket().parent().unwrap().to_owned();
         let settings = folder.join("sentinel.conf");
         let watched = address.replace(':', " ");
+        assert!(include_str!("../../OPERATORS.md").contains("`+role +sentinel|masters`"));
         let text = format!(
             "port {at}\nbind 127.0.0.1\nsentinel monitor fleet {watched} 1\n\
-             sentinel down-after-milliseconds fleet 1000\nsentinel failover-timeout fleet 5000\n{more}"
+             sentinel down-after-milliseconds fleet 1000\nsentinel failover-timeout fleet 5000\n\
+             user reader on >password -@all +role +sentinel|masters\n"
         );
         std::fs::write(&settings, text).unwrap();
         let mut sentinel = Command::new("redis-server");
@@ -184,17 +155,18 @@ impl Drop for Sentinel {
     }
 }
 
+/// The users have the rights that OPERATORS.md names for Sentinels and their master, and no others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinel_failover_moves_members_to_the_new_master() {
-    let (Some((master, address)), Some((replica, other))) = (on_a_port(), on_a_port()) else {
-        return;
-    };
+async fn sentinel_failover_moves_members_to_the_new_master_under_the_documented_rights() {
+    let (master, address) = or_skip!(on_a_port());
+    let (replica, other) = or_skip!(on_a_port());
     remember(&master);
+    make_member(&mut master.connection(), &[]);
+    make_member(&mut replica.connection(), &[]);
     let (host, port) = address.split_once(':').unwrap();
     run(&replica, "REPLICAOF", &[host, port]);
-    let (_sentinel, at) = Sentinel::start(&master, &address, "");
-    let url = format!("redis://127.0.0.1:{at}");
-    let admin = Client::open(url.as_str()).unwrap();
+    let (_sentinel, at) = Sentinel::start(&master, &address);
+    let admin = Client::open(format!("redis://127.0.0.1:{at}")).unwrap();
     // The Sentinel needs some seconds to find the replica.
     let knows = |text: &str| {
         let Ok(mut connection) = admin.get_connection() else {
@@ -206,14 +178,19 @@ async fn sentinel_failover_moves_members_to_the_new_master() {
     while !knows("slaves=1") {
         sleep(Duration::from_millis(200)).await;
     }
-    let master = SentinelServerType::Master;
-    let client = SentinelClient::build(vec![url.as_str()], "fleet", None, master).unwrap();
+    let user = RedisConnectionInfo::default()
+        .set_username("member")
+        .set_password("password");
+    let node = SentinelNodeConnectionInfo::default().set_redis_connection_info(user);
+    let urls = vec![format!("redis://reader:password@127.0.0.1:{at}")];
+    let kind = SentinelServerType::Master;
+    let client = SentinelClient::build(urls, "fleet", Some(node), kind).unwrap();
     let limiter = Limiter::new(Limits::default());
     let fleet = Fleet::join(client, "test", ANYWHERE, &limiter).unwrap();
     fleet.ready().await.unwrap();
     let mut admin = admin.get_connection().unwrap();
     let failover = cmd("SENTINEL").arg(&["FAILOVER", "fleet"]).clone();
-    // It refuses while it has not heard from the replica that it is in step.
+    // It refuses until the replica has reported that it is in step.
     while failover.exec(&mut admin).is_err() {
         sleep(Duration::from_millis(200)).await;
     }
@@ -223,25 +200,6 @@ async fn sentinel_failover_moves_members_to_the_new_master() {
     }
     let role: redis::Value = cmd("ROLE").query(&mut replica.connection()).unwrap();
     assert!(format!("{role:?}").contains("master"), "{other}: {role:?}");
+    fleet.leave().await;
     assert_eq!(fleet.status().fault, None);
-}
-
-/// The rights that OPERATORS.md names for Sentinels and their master, and no others.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn documented_rights_are_sufficient_under_sentinel() {
-    let Some((master, address)) = on_a_port() else {
-        return;
-    };
-    remember(&master);
-    make_member(&mut master.connection(), &[]);
-    assert!(include_str!("../../OPERATORS.md").contains("`+role +sentinel|masters`"));
-    let reader = "user reader on >password -@all +role +sentinel|masters\n";
-    let (_sentinel, at) = Sentinel::start(&master, &address, reader);
-    let user = RedisConnectionInfo::default()
-        .set_username("member")
-        .set_password("password");
-    let node = SentinelNodeConnectionInfo::default().set_redis_connection_info(user);
-    let urls = vec![format!("redis://reader:password@127.0.0.1:{at}")];
-    let master = SentinelServerType::Master;
-    fits(SentinelClient::build(urls, "fleet", Some(node), master).unwrap()).await;
 }

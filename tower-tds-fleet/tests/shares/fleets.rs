@@ -9,22 +9,11 @@ use std::{
 use tds_sim::Rule;
 use tokio::time::sleep;
 
-use crate::shares::{RedisServer, assert_clean, process::Process, remember, service};
-
-/// A program of these tests from an earlier version, named by `FLEET_EARLIER`: `.ci/slow` builds it.
-fn earlier() -> Option<PathBuf> {
-    let earlier = env::var_os("FLEET_EARLIER").map(PathBuf::from);
-    if earlier.is_none() {
-        println!("SKIPPED: FLEET_EARLIER names no program of an earlier version");
-    }
-    earlier
-}
+use crate::shares::{assert_clean, process::Process, stage};
 
 /// Replaces four processes of one version by those of another, one every `pause`. Prints the rates.
 async fn update(name: &str, from: &Path, to: &Path, pause: Duration) -> Option<()> {
-    let store = RedisServer::start()?;
-    remember(&store);
-    let server = service(Rule::SlidingCounter).await;
+    let (store, server) = stage(Rule::SlidingCounter).await?;
     let start = |program: &Path| Some(Process::of(program, &store, &server, &[]));
     let mut processes: Vec<_> = (0..4).map(|_| start(from)).collect();
     let seen = async |seconds: u64| {
@@ -56,24 +45,21 @@ async fn update(name: &str, from: &Path, to: &Path, pause: Duration) -> Option<(
     Some(())
 }
 
+/// `FLEET_EARLIER` names a program of these tests from an earlier version: `.ci/slow` builds it. Without one, all processes
+/// are of this version.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a minute or more"]
 async fn a_rolling_update_and_its_way_back_cause_no_refusal() {
-    let (Some(earlier), this) = (earlier(), env::current_exe().unwrap()) else {
-        return;
+    let this = env::current_exe().unwrap();
+    let earlier = env::var_os("FLEET_EARLIER").map(PathBuf::from);
+    let updates = match &earlier {
+        None => vec![("to the same version", &this, &this)],
+        Some(earlier) => vec![
+            ("to this version", earlier, &this),
+            ("back to the one before", &this, earlier),
+        ],
     };
-    for (name, from, to) in [
-        ("to this version", &earlier, &this),
-        ("back to the one before", &this, &earlier),
-    ] {
+    for (name, from, to) in updates {
         let _skipped = update(name, from, to, Duration::from_secs(8)).await;
     }
-}
-
-/// The same without another version, so that it runs wherever there is a store.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes a minute or more"]
-async fn a_rolling_update_of_members_that_leave_keeps_the_rate() {
-    let this = env::current_exe().unwrap();
-    let _skipped = update("to the same version", &this, &this, Duration::from_secs(8)).await;
 }

@@ -11,7 +11,6 @@
 mod cluster;
 mod faults;
 mod fleets;
-mod network;
 mod operators;
 mod process;
 mod rate;
@@ -23,13 +22,13 @@ mod token;
 use std::time::Duration;
 
 use redis::cmd;
-use redis_server::{RedisServer, free_port};
+use redis_server::{RedisServer, free_port, or_skip};
 use tds_sim::{Config, Delay, Rule, Server};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
-use tower_tds::{Client, Credentials, Limits};
+use tower_tds::{Call, Client, Credentials, Limits};
 use tower_tds_fleet::{Fleet, Store};
 
 pub(crate) struct Member {
@@ -46,6 +45,10 @@ impl Member {
         let fleet = Fleet::join(store, "test", server.base_url(), client.limiter()).unwrap();
         let url = format!("{}/v1/live/bus", server.base_url());
         Self { client, fleet, url }
+    }
+
+    pub(crate) fn get(&self) -> Call {
+        self.client.get(&self.url)
     }
 
     /// Starts callers, which call until the set is dropped.
@@ -83,8 +86,15 @@ pub(crate) async fn service(rule: Rule) -> Server {
     Server::start(config).await.unwrap()
 }
 
-/// Address of a service that nobody calls.
+/// Address of a service that is never called.
 pub(crate) const ANYWHERE: &str = "https://data.example.org";
+
+/// A store in which shares grow at once, and a service that counts by this rule. There is none without a redis-server.
+pub(crate) async fn stage(rule: Rule) -> Option<(RedisServer, Server)> {
+    let store = RedisServer::start()?;
+    remember(&store);
+    Some((store, service(rule).await))
+}
 
 /// Writes a record of the fleet without members, so that shares grow at once.
 pub(crate) fn remember(store: &RedisServer) {

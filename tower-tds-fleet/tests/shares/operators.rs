@@ -8,11 +8,12 @@ use tds_sim::Rule;
 use tokio::time::{sleep, timeout};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_tds::{Limits, Quota};
-use tower_tds_fleet::{Fleet, Store, StoreFault};
+use tower_tds_fleet::{Fleet, FleetStatus, Store, StoreFault};
 use tower_tds_limits::{Limiter, RequestLimitLayer};
 
 use crate::shares::{
-    ANYWHERE, HANGS, Member, RedisServer, assert_clean, on_a_port, reaches, remember, run, service,
+    ANYWHERE, HANGS, Member, RedisServer, assert_clean, on_a_port, or_skip, reaches, remember, run,
+    stage,
 };
 
 pub(crate) async fn kind(store: impl Into<Store>) -> StoreFault {
@@ -36,11 +37,10 @@ pub(crate) async fn fits(store: impl Into<Store>) {
 /// Reproducer for F1 and F5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ready_names_the_fault() {
-    let (Some((store, address)), Some(plain)) = (on_a_port(), RedisServer::start()) else {
-        return;
-    };
+    let (store, address) = or_skip!(on_a_port());
+    let plain = or_skip!(RedisServer::start());
     let open = |url: String| Client::open(url).unwrap();
-    // There is no server on the port, which the kernel gives to nobody, or the host is unknown.
+    // There is no server on the port, because the kernel never assigns it, or the host is unknown.
     let (one, two, three) = tokio::join!(
         kind(open("redis://127.0.0.1:1".to_owned())),
         kind(open("redis://no-such-host.invalid:6379".to_owned())),
@@ -65,9 +65,7 @@ async fn ready_names_the_fault() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn member_with_other_quotas_is_refused_and_the_first_continues() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
+    let store = or_skip!(RedisServer::start());
     remember(&store);
     let one = Limiter::new(Limits::default());
     let first = Fleet::join(store.client(), "test", ANYWHERE, &one).unwrap();
@@ -88,9 +86,7 @@ async fn member_with_other_quotas_is_refused_and_the_first_continues() {
 /// Two services with the same limits, whose operators chose the same name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn member_of_another_service_is_refused_and_the_first_notices_nothing() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
+    let store = or_skip!(RedisServer::start());
     remember(&store);
     let limiter = || Limiter::new(Limits::default());
     let join = |service: &str| Fleet::join(store.client(), "test", service, &limiter()).unwrap();
@@ -117,7 +113,7 @@ async fn member_of_another_service_is_refused_and_the_first_notices_nothing() {
     second.ready().await.unwrap();
     first.leave().await;
     second.leave().await;
-    // Nobody is left who calls the first one.
+    // The members that called the first service have left.
     join("https://other.example.org").ready().await.unwrap();
     let error = Fleet::join(store.client(), "test", "data.example.org", &limiter()).unwrap_err();
     assert_eq!(error.kind(), StoreFault::Settings, "{error}");
@@ -126,17 +122,12 @@ async fn member_of_another_service_is_refused_and_the_first_notices_nothing() {
 /// Reproducer for F1: the error of a call names the store's fault, whether its deadline or a full queue ends its wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_of_calls_name_the_fault_of_the_store() {
-    let Some(mut store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
-    let server = service(Rule::SlidingLog).await;
+    let (mut store, server) = or_skip!(stage(Rule::SlidingLog).await);
     let member = Member::join(store.client(), &server, Limits::default());
-    let url = format!("{}/v1/live/bus", server.base_url());
-    member.client.get(&url).await.unwrap();
+    member.get().await.unwrap();
     store.kill();
     sleep(Duration::from_secs(6)).await;
-    let by_deadline = member.client.get(&url).deadline(Duration::from_secs(4));
+    let by_deadline = member.get().deadline(Duration::from_secs(4));
     let by_deadline = by_deadline.await.unwrap_err();
     let bounded = RequestLimitLayer::new(member.client.limiter().clone()).max_waiting(0);
     let bounded = bounded.layer(service_fn(async |_: Request<String>| {
@@ -175,21 +166,13 @@ pub(crate) fn make_member(connection: &mut redis::Connection, more: &[&str]) {
 /// Only the rights of OPERATORS.md, with two members.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn documented_rights_are_sufficient() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
+    let (store, server) = or_skip!(stage(Rule::SlidingCounter).await);
     make_member(&mut store.connection(), &[]);
-    let url = format!("{}?user=member&pass=password", store.url());
-    let server = service(Rule::SlidingCounter).await;
-    let members = [(); 2].map(|()| {
-        let store = Client::open(url.as_str()).unwrap();
-        Member::join(store, &server, Limits::default())
-    });
+    let client = store.client_of("member");
+    let members = [(); 2].map(|()| Member::join(client.clone(), &server, Limits::default()));
     for member in &members {
         member.fleet.ready().await.unwrap();
-        let url = format!("{}/v1/live/bus", server.base_url());
-        member.client.get(&url).await.unwrap();
+        member.get().await.unwrap();
     }
     for member in &members {
         member.fleet.leave().await;
@@ -205,64 +188,38 @@ async fn documented_rights_are_sufficient() {
     assert_eq!(assert_clean(&server), 2);
 }
 
-/// Reproducer for F2: new limits apply to all members from the next question on, and nothing stops.
+/// Reproducer for F2: new limits apply to all members from the next question on, until their member leaves. Nothing
+/// stops.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lower_limits_of_a_new_member_apply_to_all() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
-    let server = service(Rule::SlidingCounter).await;
-    let mut running = tokio::task::JoinSet::new();
+async fn lower_limits_of_a_new_member_apply_to_all_until_it_leaves() {
+    let (store, server) = or_skip!(stage(Rule::SlidingCounter).await);
+    let [mut stays, mut goes] = [(); 2].map(|()| tokio::task::JoinSet::new());
     let old = Member::join(store.client(), &server, Limits::default());
-    old.call(8, &mut running);
+    old.call(30, &mut stays);
     sleep(Duration::from_secs(3)).await;
-    let twenty = NonZeroU32::new(20).unwrap();
-    let new = Member::join(
-        store.client(),
-        &server,
-        Limits::new(Quota::per_second(twenty)),
-    );
-    new.call(8, &mut running);
+    let twenty = Limits::new(Quota::per_second(NonZeroU32::new(20).unwrap()));
+    let new = Member::join(store.client(), &server, twenty);
+    new.call(8, &mut goes);
     // A question takes seconds at most, and a share of before ends with it.
     sleep(Duration::from_secs(4)).await;
-    let known = async {
-        while old.fleet.status().total.requests != 20 {
-            sleep(Duration::from_millis(20)).await;
-        }
+    let until = async |is_so: fn(&FleetStatus) -> bool| {
+        let wait = async {
+            while !is_so(&old.fleet.status()) {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(HANGS, wait).await.unwrap();
     };
-    timeout(HANGS, known).await.unwrap();
+    until(|status| status.total.requests == 20).await;
     let earlier = server.ledger().arrivals().len();
     reaches(&server, 10, 4).await;
-    running.shutdown().await;
     let arrivals = server.ledger().arrivals();
     let seconds = Duration::from_secs(4);
     let most = arrivals[earlier..].windows(81);
     let most = most.map(|some| some[80].at - some[0].at).min();
     assert!(most.is_none_or(|most| most >= seconds), "81 in {most:?}");
-}
-
-/// An orderly departure: the other member has most of the limits soon. How soon is shown under paused time, in `src/member/tests.rs`.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_member_that_leaves_frees_its_share() {
-    let Some(store) = RedisServer::start() else {
-        return;
-    };
-    remember(&store);
-    let server = service(Rule::SlidingCounter).await;
-    let [mut stays, mut goes] = [(); 2].map(|()| tokio::task::JoinSet::new());
-    let members = [(); 2].map(|()| Member::join(store.client(), &server, Limits::default()));
-    members[0].call(30, &mut stays);
-    members[1].call(10, &mut goes);
-    sleep(Duration::from_secs(4)).await;
-    let left = members[1].fleet.leave();
-    timeout(HANGS, left).await.unwrap();
-    let grown = async {
-        while members[0].fleet.status().share.requests < 40 {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(HANGS, grown).await.unwrap();
+    timeout(HANGS, new.fleet.leave()).await.unwrap();
+    until(|status| status.share.requests >= 40).await;
     stays.shutdown().await;
     goes.shutdown().await;
     assert_clean(&server);
@@ -273,21 +230,12 @@ fn the_compose_file_has_two_clients_and_a_store() {
     let text = include_str!("../../compose.yaml");
     let file = &yaml_rust2::YamlLoader::load_from_str(text).unwrap()[0];
     let services = &file["services"];
-    for client in ["buses", "metros"] {
-        let variables = &services[client]["environment"];
-        let variables = if variables.is_badvalue() {
-            &services[client]["<<"]["environment"]
-        } else {
-            variables
-        };
-        assert_eq!(
-            variables["TDS_FLEET_STORE"].as_str(),
-            Some("redis://store:6379"),
-            "{client}"
-        );
-    }
+    let client = &services["buses"];
+    let store = client["environment"]["TDS_FLEET_STORE"].as_str();
+    assert_eq!(store, Some("redis://store:6379"));
+    assert_eq!(services["metros"]["<<"], *client);
     // Each build finds its file and its stage, from the folder of this file.
-    let build = &services["buses"]["build"];
+    let build = &client["build"];
     let text = |name: &str| build[name].as_str().unwrap_or_default();
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../tower-tds-fleet")
@@ -296,10 +244,6 @@ fn the_compose_file_has_two_clients_and_a_store() {
     let file = std::fs::read_to_string(&file).unwrap_or_else(|_| panic!("{file:?} of {build:?}"));
     let stage = format!(" AS {}", text("target"));
     assert!(file.lines().any(|line| line.ends_with(&stage)), "{stage}");
-    assert!(
-        services["store"]["image"]
-            .as_str()
-            .unwrap()
-            .starts_with("valkey/")
-    );
+    let image = services["store"]["image"].as_str();
+    assert!(image.unwrap().starts_with("valkey/"));
 }

@@ -6,7 +6,7 @@ use tower_tds_fleet::StoreFault;
 use crate::shares::{
     RedisServer, free_port,
     operators::{fits, kind},
-    remember,
+    or_skip, remember,
     token::world::{World, everything, token},
 };
 
@@ -68,9 +68,7 @@ impl Store {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_can_require_a_client_certificate() {
-    let Some(store) = Store::start("yes") else {
-        return;
-    };
+    let store = or_skip!(Store::start("yes"));
     remember(&store.server);
     fits(store.client("localhost", true, true)).await;
     // A server that is not trusted, and one that does not trust this side.
@@ -82,9 +80,7 @@ async fn a_store_can_require_a_client_certificate() {
 
 #[tokio::test]
 async fn member_shares_its_token_over_tls_only_with_a_trusted_certificate() {
-    let Some(store) = Store::start("no") else {
-        return;
-    };
+    let store = or_skip!(Store::start("no"));
     let world = World::new();
     // A member that does not trust the server stores nothing there, and requests its own token.
     for (host, trusts, posts) in [

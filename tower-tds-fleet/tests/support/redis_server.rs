@@ -83,6 +83,12 @@ impl RedisServer {
         Client::open(self.url()).expect("redis-server")
     }
 
+    /// A client of a user whose password is `password`.
+    pub(crate) fn client_of(&self, user: &str) -> Client {
+        let url = format!("{}?user={user}&pass=password", self.url());
+        Client::open(url).expect("redis-server")
+    }
+
     /// A blocking connection for the test itself.
     pub(crate) fn connection(&self) -> Connection {
         self.client().get_connection().expect("redis-server")
@@ -101,18 +107,12 @@ impl RedisServer {
 
     /// Stops the server: the system still accepts connections, and nothing is answered.
     pub(crate) fn hang(&self) {
-        self.signal("-STOP");
+        signal(&self.process, "-STOP");
     }
 
     /// Continues the server.
     pub(crate) fn go_on(&self) {
-        self.signal("-CONT");
-    }
-
-    fn signal(&self, signal: &str) {
-        let mut kill = Command::new("kill");
-        kill.arg(signal).arg(self.process.id().to_string());
-        assert!(kill.status().expect("redis-server").success(), "{signal}");
+        signal(&self.process, "-CONT");
     }
 }
 
@@ -123,6 +123,23 @@ impl Drop for RedisServer {
         drop(fs::remove_dir_all(&self.folder));
     }
 }
+
+pub(crate) fn signal(process: &Child, signal: &str) {
+    let mut kill = Command::new("kill");
+    kill.arg(signal).arg(process.id().to_string());
+    assert!(kill.status().expect("a program").success(), "{signal}");
+}
+
+/// The value of an option, or the end of a test that cannot run here.
+macro_rules! or_skip {
+    ($option:expr) => {
+        match $option {
+            Some(value) => value,
+            None => return,
+        }
+    };
+}
+pub(crate) use or_skip;
 
 /// A port that was free.
 pub(crate) fn free_port() -> u16 {

@@ -7,7 +7,7 @@
 
 use std::{
     collections::HashSet,
-    hash::{Hash, Hasher},
+    hash::{DefaultHasher, Hash, Hasher},
     rc::Rc,
     time::Duration,
 };
@@ -29,7 +29,7 @@ struct State {
     run: u64,
     hash: Rc<Division>,
     earlier: Rc<Division>,
-    /// What killed members have in use, and until when.
+    /// Requests of killed members, and until when they may count.
     ghosts: Vec<(u32, u64)>,
     /// Names that were given to members and servers.
     names: u64,
@@ -44,7 +44,7 @@ struct State {
 struct Process {
     id: u64,
     member: Member,
-    /// What still counts, and until when.
+    /// Requests that still count, and until when.
     used: (u32, u64),
     is_stopped: bool,
     /// Whether all its questions are lost.
@@ -60,10 +60,6 @@ struct Process {
 /// States that may follow, each with what happens before it, and to which member.
 #[derive(Default)]
 struct Next(Vec<(&'static str, usize, State)>);
-
-/// A key of 128 bits, in which no two of a million states agree by chance.
-#[derive(Default)]
-struct Digest(u128);
 
 /// Requests to share, and how long each counts: as long as the store withholds those of silent members.
 const TOTAL: u32 = 2;
@@ -102,25 +98,6 @@ impl Next {
     }
 }
 
-// === impl Digest ===
-
-impl Hasher for Digest {
-    fn write(&mut self, bytes: &[u8]) {
-        for part in bytes.chunks(16) {
-            let mut word = [0; 16];
-            word[..part.len()].copy_from_slice(part);
-            let mixed = self.0 ^ u128::from_le_bytes(word);
-            // The prime of FNV-1a; the shift lets high bits change low ones.
-            let mixed = mixed.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
-            self.0 = mixed ^ mixed >> 61;
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        unreachable!("the whole digest is read")
-    }
-}
-
 // === impl State ===
 
 impl State {
@@ -148,7 +125,7 @@ impl State {
         (BEGIN + self.ahead + self.now) * 1_000
     }
 
-    /// What may be counted at this time, at most.
+    /// Returns the most that may count at this time.
     fn sum(&self, now: Instant) -> u32 {
         let of = |it: &Process| it.member.share(now).requests.max(it.in_use(self.now));
         let members = self.members.iter().map(of).sum::<u32>();
@@ -156,8 +133,8 @@ impl State {
         members + ghosts.map(|(amount, _)| amount).sum::<u32>()
     }
 
-    /// Each state that one event leads to. In each second, each member that runs asks once, in any order; one that
-    /// does not is one whose question is lost.
+    /// Each state that one event leads to. In each second, each running member sends one question,
+    /// in any order. A lost question stands for one that was never sent.
     fn next(&self, begin: Instant) -> Next {
         let now = self.instant(begin);
         let mut all = Next::default();
@@ -273,12 +250,10 @@ impl State {
             all.add("is refused", at, &asking, |_| {});
             return;
         };
-        let free = u64::from(TOTAL).saturating_sub(books.taken[0]);
         let mut last = None;
         for target in 0..=TOTAL {
             let mut hash = Division::clone(&self.hash);
-            let plan = ([target.into(), 0, 0], [free, 0, 0]);
-            let share = hash.settle(asked, &books, Record::default(), plan, run, clock)[0];
+            let share = hash.settle(asked, &books, [target.into(), 0, 0], run, clock)[0];
             // No larger target changes anything.
             if last.replace(share) == Some(share) {
                 break;
@@ -305,7 +280,7 @@ impl State {
         [&self.hash, &self.earlier]
     }
 
-    /// What matters of a record. Its age does not after the longest time that a rule knows.
+    /// Returns the part of a record that matters. Its age does not after the longest time that a rule knows.
     fn entry(&self, it: &Record) -> (u64, u64) {
         (
             it.record[0],
@@ -313,8 +288,9 @@ impl State {
         )
     }
 
-    /// All that matters for what may happen: times count from now, and names do not count.
-    fn key(&self, begin: Instant) -> u128 {
+    /// A digest of all that matters later: times count from now, and names do not count. The chance that two of a
+    /// million states have the same one is smaller than one in ten million.
+    fn key(&self, begin: Instant) -> u64 {
         let now = self.instant(begin);
         let mut members = [0, 1, 2].map(|at: usize| self.members[at].key(self, now));
         members.sort_unstable();
@@ -331,9 +307,9 @@ impl State {
         let mut ghosts: Vec<_> = self.ghosts.iter().map(left).collect();
         ghosts.sort_unstable();
         let step = self.stepped.map(|at| (self.now - at).min(3));
-        let mut digest = Digest::default();
+        let mut digest = DefaultHasher::new();
         (members, hashes, ghosts, self.faults, step).hash(&mut digest);
-        digest.0
+        digest.finish()
     }
 }
 
@@ -405,6 +381,7 @@ impl Process {
                         number: question.number,
                         claim: [claim.into(), 0, 0],
                         have: three(question.share),
+                        total: three(question.whole),
                         memory: COUNTS * 1_000,
                         stepped: question.stepped,
                         last: last.map(|(run, _)| run),
@@ -496,7 +473,7 @@ fn search(faults: u8, seconds: u64) -> usize {
     let begin = Instant::now();
     let first = State::new(faults);
     let mut known = HashSet::from([first.key(begin)]);
-    // What led to each state, and from which one.
+    // For each state, the event that led to it, and its predecessor.
     let mut reached = vec![("it begins", 0, 0)];
     let mut states = vec![(0, first)];
     let mut most = 0;

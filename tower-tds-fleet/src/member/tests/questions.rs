@@ -48,7 +48,7 @@ fn sharing(now: Instant) -> Member {
     member
 }
 
-/// What each member wants, and the milliseconds until its next question.
+/// For each state of the limiter: the wanted share, and the milliseconds until the next question.
 #[test]
 fn questions_want_what_is_held_and_waited_for_and_are_rare_while_idle() {
     let none = [0; 3];
@@ -77,7 +77,7 @@ fn questions_want_what_is_held_and_waited_for_and_are_rare_while_idle() {
     }
 }
 
-/// What is applied after each event, from the beginning of a share on.
+/// Checks the action after each event, from the beginning of a share on.
 #[test]
 fn share_is_applied_without_requests_in_a_silence_and_ends_once() {
     let now = Instant::now();
@@ -96,7 +96,7 @@ fn share_is_applied_without_requests_in_a_silence_and_ends_once() {
         next(idle, 1_000, 300),
         Action::Apply(share(0, 2, 3), until(6_000))
     );
-    // Its own silence makes it ask sooner.
+    // During its own silence, questions are more frequent.
     assert_eq!(
         next(silenced, 1_250, 0),
         Action::Apply(share(10, 2, 3), until(6_250))

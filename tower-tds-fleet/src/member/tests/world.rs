@@ -1,36 +1,36 @@
+//! A service, its members, and the store with the real script, under paused time.
+
 use std::{
-    collections::VecDeque,
-    io,
-    pin::{Pin, pin},
+    collections::HashMap,
+    io, mem,
+    ops::Deref,
+    pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
     time::Duration,
 };
 
 use http::{Request, Response, header::CONNECTION};
 use hyper_util::rt::TokioIo;
+use tds_sim::Rule;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex},
     sync::{Notify, oneshot},
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
-use tower::{Layer, Service, ServiceBuilder, ServiceExt};
+use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_tds_limits::{
-    ConnectionLimit, ConnectionLimitLayer, LimitedIo, Limiter, Limits, RequestLimitLayer, Rules,
-    Share,
+    ConnectionLimitLayer, LimitedIo, Limiter, Limits, RequestLimitLayer, Rules, Share,
 };
 
 use crate::{
     Fleet, FleetError,
     member::{GIVE_UP, Question},
-    store::{
-        Ask, Constants, FleetStatus, Reply, numbers, reply,
-        tests::twin::{Asked, Division},
-    },
+    store::{Ask, Constants, FleetStatus, Reply, numbers, reply, tests::Store},
 };
 
 /// Delays of the way to the service and to the store, in milliseconds.
@@ -45,34 +45,34 @@ pub(crate) enum Network {
     Far,
 }
 
-/// A service, a store and their members.
-#[derive(Clone)]
-pub(crate) struct World {
-    shared: Arc<Shared>,
-}
+/// A world that ends with its owner.
+pub(crate) struct Running(Arc<World>);
 
-struct Shared {
+/// A service, a store and their members.
+pub(crate) struct World {
     limits: Limits,
     network: Network,
+    /// Time that a response takes beyond its way.
+    takes: Duration,
     began: Instant,
+    /// Steps of the store's clock, in milliseconds.
+    pub(crate) ahead: AtomicU32,
     rng: Mutex<fastrand::Rng>,
-    division: Mutex<Division>,
+    store: Mutex<Store>,
     members: Mutex<Vec<Process>>,
     /// When requests were counted.
     counted: Mutex<Vec<Duration>>,
     broken: Mutex<Option<String>>,
     /// Most sockets that were open at once.
     most_open: AtomicU32,
-    /// Time that a response takes beyond its way, in milliseconds.
-    takes: AtomicU32,
-    /// A counter without a fleet: the second, and what was counted in it.
-    counter: Mutex<(u64, u32)>,
+    /// Counters without a fleet, one for each second.
+    counts: Mutex<HashMap<u64, u32>>,
 }
 
 /// One member's process.
 #[derive(Clone)]
 pub(crate) struct Process {
-    world: World,
+    world: Arc<World>,
     limiter: Limiter,
     fleet: Option<Fleet>,
     /// Whether each call increments a counter in the store, and waits for the next second beyond 50.
@@ -99,9 +99,9 @@ struct State {
 /// A socket of a process, as its pool has it.
 type Socket = TokioIo<LimitedIo<TokioIo<DuplexStream>>>;
 
-/// Way to the model of the store.
+/// Way to the store.
 struct Wire {
-    world: World,
+    world: Arc<World>,
     id: u64,
     constants: Constants,
     state: Arc<State>,
@@ -110,98 +110,109 @@ struct Wire {
 /// Service, as one process reaches it.
 #[derive(Clone)]
 struct Api {
-    world: World,
+    world: Arc<World>,
     state: Arc<State>,
-    connector: ConnectionLimit<Connector>,
-    /// Time from the arrival of a request to its response, beyond the way.
-    takes: Duration,
+    connector: BoxCloneSyncService<(), LimitedIo<TokioIo<DuplexStream>>, io::Error>,
 }
 
-/// Opens sockets to the service.
-#[derive(Clone)]
-struct Connector {
-    world: World,
-    state: Arc<State>,
+// === impl Running ===
+
+impl Deref for Running {
+    type Target = Arc<World>;
+
+    fn deref(&self) -> &Arc<World> {
+        &self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Each process has its world, and would keep it.
+        let members = mem::take(&mut *self.members.lock().unwrap());
+        members.iter().for_each(|member| member.call(0));
+    }
 }
 
 // === impl World ===
 
 impl World {
-    pub(crate) fn new(seed: u64, limits: Limits, network: Network) -> Self {
-        let shared = Shared {
-            limits,
+    /// A quick network, where so many members have joined.
+    pub(crate) async fn quick(members: usize, seed: u64) -> Option<Running> {
+        let quick = (Network::Quick, Duration::ZERO);
+        Self::start(members, seed, quick, Rules::default()).await
+    }
+
+    /// A world in which so many members have joined, and may have shares. There is none without a redis-server.
+    pub(crate) async fn start(
+        members: usize,
+        seed: u64,
+        (network, takes): (Network, Duration),
+        rules: Rules,
+    ) -> Option<Running> {
+        let world = Arc::new(Self {
+            limits: Limits::default().rules(rules),
             network,
+            takes,
             began: Instant::now(),
+            ahead: AtomicU32::default(),
             rng: Mutex::new(fastrand::Rng::with_seed(seed)),
-            division: Mutex::default(),
+            store: Mutex::new(Store::start()?),
             members: Mutex::default(),
             counted: Mutex::default(),
             broken: Mutex::default(),
             most_open: AtomicU32::default(),
-            takes: AtomicU32::default(),
-            counter: Mutex::default(),
-        };
-        let world = Self {
-            shared: Arc::new(shared),
-        };
-        let weak = Arc::downgrade(&world.shared);
+            counts: Mutex::default(),
+        });
+        let weak = Arc::downgrade(&world);
         tokio::spawn(async move {
-            while let Some(shared) = weak.upgrade() {
-                Self { shared }.check();
+            while let Some(world) = weak.upgrade() {
+                world.check();
+                drop(world);
                 sleep(Duration::from_millis(7)).await;
             }
         });
-        world
+        (0..members).for_each(|_| drop(world.join()));
+        sleep(Duration::from_secs(20)).await;
+        Some(Running(world))
     }
 
-    pub(crate) fn join(&self) {
-        let limiter = Limiter::new(self.shared.limits.clone());
-        let constants = Constants::new("https://data.example.org", &limiter).unwrap();
-        let state = Arc::new(State::default());
+    pub(crate) fn join(self: &Arc<Self>) -> Process {
+        let mut process = self.process(false);
+        let constants = Constants::new("https://data.example.org", &process.limiter).unwrap();
+        let unit = constants.unit;
         let wire = Wire {
-            world: self.clone(),
-            id: self.shared.rng.lock().unwrap().u64(..),
-            constants: constants.clone(),
-            state: Arc::clone(&state),
+            world: Arc::clone(self),
+            id: self.rng.lock().unwrap().u64(..),
+            constants,
+            state: Arc::clone(&process.state),
         };
-        let fleet = Fleet::join_by(wire, constants.unit, &limiter).unwrap();
-        self.add(limiter, Some(fleet), false, state);
+        process.fleet = Some(Fleet::join_by(wire, unit, &process.limiter).unwrap());
+        self.members.lock().unwrap().push(process.clone());
+        process
     }
 
     /// Adds a process without a fleet.
-    pub(crate) fn join_alone(&self, is_naive: bool) {
-        let limiter = Limiter::new(self.shared.limits.clone());
-        self.add(limiter, None, is_naive, Arc::default());
+    pub(crate) fn join_alone(self: &Arc<Self>, is_naive: bool) {
+        let process = self.process(is_naive);
+        self.members.lock().unwrap().push(process);
     }
 
-    fn add(&self, limiter: Limiter, fleet: Option<Fleet>, is_naive: bool, state: Arc<State>) {
-        let world = self.clone();
-        self.shared.members.lock().unwrap().push(Process {
-            world,
-            limiter,
-            fleet,
+    fn process(self: &Arc<Self>, is_naive: bool) -> Process {
+        Process {
+            world: Arc::clone(self),
+            limiter: Limiter::new(self.limits.clone()),
+            fleet: None,
             is_naive,
-            state,
-        });
+            state: Arc::default(),
+        }
     }
 
     pub(crate) fn members(&self) -> Vec<Process> {
-        self.shared.members.lock().unwrap().clone()
-    }
-
-    /// Makes responses of calls that begin from now on slower.
-    pub(crate) fn slow(&self, by: Duration) {
-        let millis = u32::try_from(by.as_millis()).unwrap();
-        self.shared.takes.store(millis, SeqCst);
-    }
-
-    /// The most sockets that were open at once.
-    pub(crate) fn most_open(&self) -> u32 {
-        self.shared.most_open.load(SeqCst)
+        self.members.lock().unwrap().clone()
     }
 
     pub(crate) fn counted(&self) -> usize {
-        self.shared.counted.lock().unwrap().len()
+        self.counted.lock().unwrap().len()
     }
 
     /// Checks the invariant: the sum over all members of the larger of share and held.
@@ -218,122 +229,83 @@ impl World {
             sum.requests += taken.requests;
             sum.places += taken.places;
             sum.connections += taken.connections;
-            open += member.state.open.load(SeqCst);
+            open += member.sockets();
         }
-        self.shared.most_open.fetch_max(open, SeqCst);
+        self.most_open.fetch_max(open, SeqCst);
         let places = if self.is_by_window() { u32::MAX } else { 11 };
         if sum.requests > 50 || sum.places > places || sum.connections > 60 {
             let of = |it: &Process| (it.status().share, it.limiter.load().held, it.sockets());
             let all: Vec<_> = members.iter().map(of).collect();
-            let (at, store) = (self.store_now(), self.shared.division.lock().unwrap());
-            let text = format!("{sum:?} at {at}: {all:?}, {store:#?}");
-            self.shared.broken.lock().unwrap().get_or_insert(text);
+            let store = self.store.lock().unwrap().fields();
+            let text = format!("{sum:?} at {}: {all:?}, {store:#?}", self.store_now());
+            self.broken.lock().unwrap().get_or_insert(text);
         }
     }
 
-    /// Returns the number of requests, if no sum and no rule was ever exceeded.
-    pub(crate) fn audit(&self) -> usize {
-        let broken = self.shared.broken.lock().unwrap().clone();
-        assert_eq!(broken, None);
-        let open = self.shared.most_open.load(SeqCst);
+    /// Asserts that no sum and no rule was ever exceeded.
+    pub(crate) fn audit(&self) {
+        assert_eq!(*self.broken.lock().unwrap(), None);
+        let open = self.most_open.load(SeqCst);
         assert!(open <= 60, "{open} sockets");
-        let mut counted = self.shared.counted.lock().unwrap().clone();
-        counted.sort_unstable();
-        assert_eq!(self.over_the_log(), 0, "by a log");
+        assert_eq!(self.refused(Rule::SlidingLog, 0), 0, "by a log");
         if !self.is_by_window() {
-            assert_eq!(self.over_the_bucket(), 0, "by a bucket");
-            let weighted = largest_weighted_second(&counted);
-            assert!(weighted <= 50.0 + 1e-6, "{weighted} by a sliding counter");
+            assert_eq!(self.refused(BUCKET, 0), 0, "by a bucket");
+            // The windows of a counter begin with its first request.
+            for first in 0..40 {
+                let refused = self.refused(Rule::SlidingCounter, first);
+                assert_eq!(refused, 0, "by a sliding counter from request {first} on");
+            }
         }
-        counted.len()
     }
 
-    /// The requests that a bucket of 50 a second and a burst of ten would have refused.
-    pub(crate) fn over_the_bucket(&self) -> usize {
-        let mut counted = self.shared.counted.lock().unwrap().clone();
+    /// The requests, from this one on, that a service with this rule would have refused.
+    pub(crate) fn refused(&self, rule: Rule, first: usize) -> usize {
+        let mut counted = self.counted.lock().unwrap().clone();
         counted.sort_unstable();
-        let (mut level, mut last, mut refused) = (0.0_f64, Duration::ZERO, 0);
-        for at in counted {
-            level = (level - (at - last).as_secs_f64() * 50.0).max(0.0);
-            last = at;
-            if level > 10.0 + 1e-6 {
-                refused += 1;
-            } else {
-                level += 1.0;
-            }
-        }
-        refused
-    }
-
-    /// The requests that a log of 50 a second would have refused.
-    pub(crate) fn over_the_log(&self) -> usize {
-        let mut counted = self.shared.counted.lock().unwrap().clone();
-        counted.sort_unstable();
-        let (mut log, mut refused) = (VecDeque::new(), 0);
-        for at in counted {
-            while log
-                .front()
-                .is_some_and(|first| *first + Duration::from_secs(1) <= at)
-            {
-                log.pop_front();
-            }
-            if log.len() < 50 {
-                log.push_back(at)
-            } else {
-                refused += 1
-            }
-        }
-        refused
+        let mut meter = rule.meter(50, Duration::from_secs(1));
+        let counted = counted.into_iter().skip(first);
+        counted.filter(|at| !meter.arrive(*at)).count()
     }
 
     /// A permit of the counter in the store.
     async fn count(&self) {
         loop {
-            for _way in 0..2 {
-                sleep(self.store_delay().unwrap_or_default()).await;
-            }
-            let now = self.shared.began.elapsed();
+            sleep(2 * self.store_delay().unwrap_or_default()).await;
+            let now = self.began.elapsed();
+            let second = now.as_secs();
             let count = {
-                let mut counter = self.shared.counter.lock().unwrap();
-                if counter.0 != now.as_secs() {
-                    *counter = (now.as_secs(), 0);
-                }
-                counter.1 += 1;
-                counter.1
+                let mut counts = self.counts.lock().unwrap();
+                *counts.entry(second).and_modify(|it| *it += 1).or_insert(1)
             };
             if count <= 50 {
                 return;
             }
-            sleep(Duration::from_secs(now.as_secs() + 1) - now).await;
+            sleep(Duration::from_secs(second + 1) - now).await;
         }
     }
 
     /// Whether the window is the only rule.
     fn is_by_window(&self) -> bool {
-        self.shared.limits == Limits::default().rules(Rules::window())
+        self.limits == Limits::default().rules(Rules::window())
     }
 
-    /// Delays to the service and back.
-    fn delays(&self) -> (Duration, Duration) {
-        let rng = &mut *self.shared.rng.lock().unwrap();
-        let (there, back) = match self.shared.network {
-            Network::Quick | Network::Far => (rng.u64(45..55), rng.u64(45..55)),
-            Network::Rough => {
-                let mut one = || match rng.u8(..40) {
-                    0 => rng.u64(300..3_000),
-                    1..5 => rng.u64(50..300),
-                    _ => rng.u64(5..50),
-                };
-                (one(), one())
-            }
-        };
-        (Duration::from_millis(there), Duration::from_millis(back))
+    /// A delay of the way to the service.
+    fn delay(&self) -> Duration {
+        let rng = &mut *self.rng.lock().unwrap();
+        Duration::from_millis(match self.network {
+            Network::Quick | Network::Far => rng.u64(45..55),
+            Network::Rough => match rng.u8(..40) {
+                0 => rng.u64(300..3_000),
+                1..5 => rng.u64(50..300),
+                _ => rng.u64(5..50),
+            },
+        })
     }
 
     /// A delay of the way to the store, or none if the message is lost.
     fn store_delay(&self) -> Option<Duration> {
-        let rng = &mut *self.shared.rng.lock().unwrap();
-        let delay = match self.shared.network {
+        let rng = &mut *self.rng.lock().unwrap();
+        let delay = match self.network {
             Network::Quick => rng.u64(..2),
             Network::Far => rng.u64(240..260),
             Network::Rough => match rng.u8(..20) {
@@ -348,8 +320,8 @@ impl World {
 
     /// The store's clock, which is not the members'.
     fn store_now(&self) -> u64 {
-        let now = self.shared.began.elapsed().as_millis();
-        1_700_000_000_000 + u64::try_from(now).unwrap()
+        let now = self.began.elapsed().as_millis();
+        1_700_000_000_000 + u64::try_from(now).unwrap() + u64::from(self.ahead.load(SeqCst))
     }
 }
 
@@ -390,42 +362,34 @@ impl Process {
     pub(crate) fn call(&self, callers: usize) {
         let mut running = self.state.callers.lock().unwrap();
         running.abort_all();
-        let api = Api {
-            world: self.world.clone(),
-            state: Arc::clone(&self.state),
-            connector: self.connector(),
-            takes: Duration::from_millis(self.world.shared.takes.load(SeqCst).into()),
-        };
-        let naive = self.is_naive.then(|| api.clone());
-        let service = ServiceBuilder::new()
-            .layer(RequestLimitLayer::new(self.limiter.clone()))
-            .service(api);
+        let api = Api::of(self);
+        let (is_naive, limit) = (self.is_naive, RequestLimitLayer::new(self.limiter.clone()));
         for _ in 0..callers {
-            let (service, state) = (service.clone(), Arc::clone(&self.state));
-            let naive = naive.clone();
+            let (api, sent) = (api.clone(), api.clone());
+            let service = limit.layer(service_fn(move |request: Request<()>| {
+                let api = sent.clone();
+                let closes = request.headers().contains_key(CONNECTION);
+                async move {
+                    api.exchange(closes)
+                        .await
+                        .map(|()| Response::new(String::new()))
+                }
+            }));
             running.spawn(async move {
                 loop {
                     let began = Instant::now();
-                    if let Some(api) = &naive {
+                    api.state.runs().await;
+                    if is_naive {
                         api.world.count().await;
                         drop(api.exchange(false).await);
                     } else {
-                        let call = service.clone().oneshot(Request::new(()));
-                        drop(call.await);
+                        drop(service.clone().oneshot(Request::new(())).await);
                     }
                     let took = u32::try_from(began.elapsed().as_millis()).unwrap();
-                    state.longest.fetch_max(took, SeqCst);
+                    api.state.longest.fetch_max(took, SeqCst);
                 }
             });
         }
-    }
-
-    fn connector(&self) -> ConnectionLimit<Connector> {
-        let connector = Connector {
-            world: self.world.clone(),
-            state: Arc::clone(&self.state),
-        };
-        ConnectionLimitLayer::new(self.limiter.clone()).layer(connector)
     }
 
     /// The longest call that has ended since this was last called.
@@ -468,7 +432,11 @@ impl Process {
 impl Ask for Wire {
     async fn ask(&mut self, question: Question) -> Result<Reply, FleetError> {
         let (sender, receiver) = oneshot::channel();
-        let (world, id, constants) = (self.world.clone(), self.id, self.constants.clone());
+        let (world, id) = (Arc::clone(&self.world), (self.id, question.number));
+        let numbers = numbers(&question, &self.constants);
+        let Constants {
+            quotas, service, ..
+        } = self.constants.clone();
         let state = Arc::clone(&self.state);
         // The question reaches the store even if the member gives it up.
         tokio::spawn(async move {
@@ -478,14 +446,9 @@ impl Ask for Wire {
             }
             let Some(there) = there else { return };
             sleep(there).await;
-            let numbers = numbers(&question, &constants);
-            let asked = Asked::of((id, question.number), &numbers, &constants.quotas, None);
-            let answer = world
-                .shared
-                .division
-                .lock()
-                .unwrap()
-                .ask(&asked, 0, world.store_now());
+            let rest = [&numbers, &quotas, "", "", &service];
+            let now = world.store_now();
+            let answer = world.store.lock().unwrap().ask(id, &rest, now);
             let Some(back) = back else { return };
             sleep(back).await;
             if !state.stopped.load(SeqCst) {
@@ -493,8 +456,7 @@ impl Ask for Wire {
             }
         });
         match timeout(GIVE_UP, receiver).await {
-            Ok(Ok(Ok(values))) => Ok(reply(&values).unwrap()),
-            Ok(Ok(Err(_))) => Err(FleetError::settings("refused")),
+            Ok(Ok(answer)) => Ok(reply(&answer?.0).unwrap()),
             // A lost message is never answered, as on a real wire.
             Ok(Err(_lost)) => {
                 sleep(GIVE_UP).await;
@@ -508,6 +470,29 @@ impl Ask for Wire {
 // === impl Api ===
 
 impl Api {
+    fn of(process: &Process) -> Self {
+        let (world, state) = (Arc::clone(&process.world), Arc::clone(&process.state));
+        let connector = service_fn(move |()| {
+            let (world, state) = (Arc::clone(&world), Arc::clone(&state));
+            async move {
+                state.runs().await;
+                // The connect ends within the second for which a dropped permit is kept.
+                let there = Duration::from_millis(world.rng.lock().unwrap().u64(5..50));
+                sleep(there).await;
+                let (ours, theirs) = duplex(1 << 16);
+                tokio::spawn(state.serve(theirs, there));
+                sleep(there).await;
+                io::Result::Ok(TokioIo::new(ours))
+            }
+        });
+        let connector = ConnectionLimitLayer::new(process.limiter.clone()).layer(connector);
+        Self {
+            world: Arc::clone(&process.world),
+            state: Arc::clone(&process.state),
+            connector: BoxCloneSyncService::new(connector.map_err(io::Error::other)),
+        }
+    }
+
     /// Waits for an idle socket or a new one. A new one goes to the pool if another was free first, as
     /// in hyper's pool.
     async fn socket(&self) -> io::Result<Socket> {
@@ -520,7 +505,7 @@ impl Api {
             let connecting = connecting.get_or_insert_with(|| {
                 let (state, connector) = (Arc::clone(&self.state), self.connector.clone());
                 tokio::spawn(async move {
-                    let socket = connector.oneshot(()).await.map_err(io::Error::other)?;
+                    let socket = connector.oneshot(()).await?;
                     state.idle.lock().unwrap().push(TokioIo::new(socket));
                     state.freed.notify_one();
                     io::Result::Ok(())
@@ -536,31 +521,30 @@ impl Api {
 
     /// Sends one request, and returns when its response is there.
     async fn exchange(&self, closes: bool) -> io::Result<()> {
+        self.state.runs().await;
         let mut socket = self.socket().await?;
         socket.write_all(&[0; 64]).await?;
-        let (there, back) = self.world.delays();
-        let (world, state, takes) = (self.world.clone(), Arc::clone(&self.state), self.takes);
+        let (there, back) = (self.world.delay(), self.world.delay());
+        let (world, state) = (Arc::clone(&self.world), Arc::clone(&self.state));
         let (sender, receiver) = oneshot::channel();
         // A request in flight is counted, even if its caller drops it.
         tokio::spawn(async move {
             sleep(there).await;
-            let at = world.shared.began.elapsed();
-            world.shared.counted.lock().unwrap().push(at);
+            let at = world.began.elapsed();
+            world.counted.lock().unwrap().push(at);
             state.counted.fetch_add(1, SeqCst);
-            sleep(back + takes).await;
+            sleep(back + world.takes).await;
             let _dropped = sender.send(());
         });
         let mut end = [0; 8];
-        let ended = tokio::select! {
+        let is_over = tokio::select! {
             biased;
-            _response = receiver => None,
-            read = socket.read(&mut end) => Some(read),
+            _response = receiver => false,
+            _end = socket.read(&mut end) => true,
         };
-        std::future::poll_fn(|_| self.state.runs()).await;
-        if let Some(read) = ended {
-            return Err(read
-                .err()
-                .unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()));
+        self.state.runs().await;
+        if is_over {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
         if !closes {
             self.state.idle.lock().unwrap().push(socket);
@@ -570,82 +554,38 @@ impl Api {
     }
 }
 
-impl Service<Request<()>> for Api {
-    type Response = Response<http_body_util::Empty<bytes::Bytes>>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
-
-    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.state.runs().map(Ok)
-    }
-
-    fn call(&mut self, request: Request<()>) -> Self::Future {
-        let api = self.clone();
-        Box::pin(async move {
-            api.exchange(request.headers().contains_key(CONNECTION))
-                .await?;
-            Ok(Response::new(http_body_util::Empty::new()))
-        })
-    }
-}
-
-// === impl Connector ===
-
-impl Service<()> for Connector {
-    type Response = TokioIo<DuplexStream>;
-    type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
-
-    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.state.runs().map(Ok)
-    }
-
-    fn call(&mut self, (): ()) -> Self::Future {
-        let (world, state) = (self.world.clone(), Arc::clone(&self.state));
-        Box::pin(async move {
-            // The connect ends within the second for which a dropped permit is kept.
-            let there = Duration::from_millis(world.shared.rng.lock().unwrap().u64(5..50));
-            sleep(there).await;
-            let (ours, theirs) = duplex(1 << 16);
-            tokio::spawn(state.serve(theirs, there));
-            sleep(there).await;
-            Ok(TokioIo::new(ours))
-        })
-    }
-}
-
 // === impl State ===
 
 impl State {
-    fn runs(&self) -> Poll<()> {
+    /// Returns only if the process is not stopped.
+    async fn runs(&self) {
         if self.stopped.load(SeqCst) {
-            return Poll::Pending;
+            std::future::pending::<()>().await;
         }
-        Poll::Ready(())
     }
 
     /// The service's side of a socket: open until the process closes it, or its keep-alive ends.
     async fn serve(self: Arc<Self>, mut socket: DuplexStream, there: Duration) {
         self.open.fetch_add(1, SeqCst);
         let mut buffer = [0; 256];
-        loop {
+        let is_closed = loop {
             match timeout(KEEP_ALIVE, socket.read(&mut buffer)).await {
                 // The next request restarts the keep-alive.
                 Ok(Ok(1..)) => {}
-                Ok(_end) => break,
-                Err(_elapsed) => {
-                    self.open.fetch_sub(1, SeqCst);
-                    return;
-                }
+                end => break end.is_ok(),
             }
+        };
+        if is_closed {
+            sleep(there).await;
+            // A process that is stopped closes nothing, and a host that is lost closes nothing at all.
+            let _ended = timeout(KEEP_ALIVE, self.runs()).await;
         }
-        sleep(there).await;
-        // A process that is stopped closes nothing, and a host that is lost closes nothing at all.
-        let closes = pin!(std::future::poll_fn(|_| self.runs()));
-        let _ended = timeout(KEEP_ALIVE, closes).await;
         self.open.fetch_sub(1, SeqCst);
     }
 }
+
+/// nginx's `limit_req` with a burst of ten.
+pub(crate) const BUCKET: Rule = Rule::LeakyBucket { burst: 10 };
 
 /// Keep-alive of the service. A little shorter than the 75 s that the store counts, because a member's
 /// last request is under way when its share ends.
@@ -653,23 +593,3 @@ const KEEP_ALIVE: Duration = Duration::from_secs(74);
 
 /// When the store forgets a member: the end of its share, and the memory of the default limits.
 const SILENT: Duration = Duration::from_millis(5_000 + 12_004);
-
-/// The largest sum of a sliding counter, at forty phases of its windows.
-fn largest_weighted_second(counted: &[Duration]) -> f64 {
-    let mut largest = 0.0_f64;
-    for phase in 0..40_u64 {
-        let (mut window, mut before, mut now) = (0, 0.0, 0.0);
-        for at in counted {
-            let at = at.as_nanos() + u128::from(phase) * 25_000_000;
-            let (number, into) = (at / 1_000_000_000, at % 1_000_000_000);
-            if number != window {
-                before = if number == window + 1 { now } else { 0.0 };
-                (window, now) = (number, 0.0);
-            }
-            now += 1.0;
-            let left = 1.0 - into as f64 / 1e9;
-            largest = largest.max(before * left + now);
-        }
-    }
-    largest
-}

@@ -9,14 +9,12 @@ use tower_oidc_cc::TokenStore as _;
 use tower_tds_fleet::RedisTokens;
 
 use super::world::{World, entry, everything, load, renewed, token, tokens};
-use crate::shares::redis_server::RedisServer;
+use crate::shares::{RedisServer, or_skip};
 
 /// Each fault costs one request per member at its next renewal, and no call; after it, one renews for all.
 #[tokio::test]
 async fn dead_hung_and_emptied_stores_cost_one_request_per_member_and_no_call() {
-    let Some(mut server) = RedisServer::start() else {
-        return;
-    };
+    let mut server = or_skip!(RedisServer::start());
     let world = World::new();
     let client = server.client();
     let members = world.members(&client, 5);
@@ -55,9 +53,7 @@ async fn dead_hung_and_emptied_stores_cost_one_request_per_member_and_no_call() 
 
 #[tokio::test]
 async fn hung_store_fails_load_and_save_within_two_seconds() {
-    let Some(server) = RedisServer::start() else {
-        return;
-    };
+    let server = or_skip!(RedisServer::start());
     let store = RedisTokens::new(server.client(), "fleet", "secret");
     let bound = Duration::from_secs(2);
     let entry = entry("key", "token");
@@ -71,9 +67,7 @@ async fn hung_store_fails_load_and_save_within_two_seconds() {
 
 #[tokio::test]
 async fn members_without_a_secret_store_nothing_and_white_space_is_none() {
-    let Some(server) = RedisServer::start() else {
-        return;
-    };
+    let server = or_skip!(RedisServer::start());
     let world = World::new();
     for members in 1..=2 {
         let builder = world.builder();

@@ -9,13 +9,11 @@ use tower_oidc_cc::TokenStore as _;
 use tower_tds_fleet::RedisTokens;
 
 use super::world::{World, current, entry, load, tokens, turns, until};
-use crate::shares::redis_server::RedisServer;
+use crate::shares::{RedisServer, or_skip};
 
 #[tokio::test]
 async fn only_the_member_whose_turn_it_is_ends_it() {
-    let Some(server) = RedisServer::start() else {
-        return;
-    };
+    let server = or_skip!(RedisServer::start());
     let store = || RedisTokens::new(server.client(), "fleet", "secret");
     let (one, two) = (store(), store());
     assert!(load(&one, "key").await.unwrap().is_none());
@@ -31,9 +29,7 @@ async fn only_the_member_whose_turn_it_is_ends_it() {
 
 #[tokio::test]
 async fn failed_token_request_ends_the_turn() {
-    let Some(server) = RedisServer::start() else {
-        return;
-    };
+    let server = or_skip!(RedisServer::start());
     let world = World::new();
     let mut faults = world.sim.faults();
     faults.token = vec!["503".parse().unwrap()];
@@ -46,9 +42,7 @@ async fn failed_token_request_ends_the_turn() {
 
 #[test]
 fn one_member_takes_over_the_turn_of_a_dead_member() {
-    let Some(server) = RedisServer::start() else {
-        return;
-    };
+    let server = or_skip!(RedisServer::start());
     let world = World::new();
     let healthy = world.sim.faults();
     let mut faults = healthy.clone();

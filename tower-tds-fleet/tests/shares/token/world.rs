@@ -155,17 +155,6 @@ pub(crate) fn current(member: &TokenSource) -> Option<String> {
     }
 }
 
-/// Waits until each member has another token than this. Returns it.
-pub(crate) async fn successor(members: &[TokenSource], old: &str) -> String {
-    let replaced = |member| current(member).is_some_and(|token| token != old);
-    until("another token", || members.iter().all(replaced)).await;
-    let new = current(&members[0]).unwrap();
-    for member in members {
-        assert_eq!(current(member).unwrap(), new);
-    }
-    new
-}
-
 /// Returns all keys and values of the store.
 pub(crate) fn everything(server: &RedisServer) -> Vec<(String, Vec<u8>)> {
     let mut connection = server.connection();
