@@ -1,9 +1,9 @@
 //! A success with its body, as a call returns it.
 
-use std::{fmt, ops::Deref};
+use std::fmt;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, header::CONTENT_TYPE};
+use http::{Extensions, HeaderMap, StatusCode, header::CONTENT_TYPE};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tower_tds_errors::{Error, Kind, Sent};
@@ -11,8 +11,7 @@ use tower_tds_outcome::unmarked;
 
 use crate::client::body::ResponseBody;
 
-/// The response of a [`Call`](crate::Call): a success (2xx or 304), whose status and headers are those of the response of the
-/// `http` crate that it [derefs](Deref) to.
+/// The response of a [`Call`](crate::Call): a success (2xx or 304).
 ///
 /// Its request counts as in flight until the body has been read or dropped. So read or drop the bodies of earlier
 /// responses: if you await 60 heads together and only then read, for example by `join_all`, the next call waits in vain.
@@ -33,6 +32,25 @@ pub struct Response(http::Response<ResponseBody>);
 // === impl Response ===
 
 impl Response {
+    /// Returns the status: 2xx or 304.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.0.status()
+    }
+
+    /// Returns the headers.
+    #[must_use]
+    pub fn headers(&self) -> &HeaderMap {
+        self.0.headers()
+    }
+
+    /// Returns the extensions, for example the [number of the
+    /// attempt](crate::layers::errors::Attempt).
+    #[must_use]
+    pub fn extensions(&self) -> &Extensions {
+        self.0.extensions()
+    }
+
     /// Reads the whole body, up to 64 MiB. Read a larger body with [`chunk`](Self::chunk).
     ///
     /// # Errors
@@ -144,15 +162,6 @@ impl Response {
     #[must_use]
     pub fn into_http(self) -> http::Response<ResponseBody> {
         self.0
-    }
-}
-
-/// Status (2xx or 304), headers and extensions, such as the [number of the attempt](crate::layers::errors::Attempt).
-impl Deref for Response {
-    type Target = http::Response<ResponseBody>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
     }
 }
 
