@@ -184,7 +184,6 @@ impl Account {
     /// Records the end of a sent request without a response, which may still be counted for a time.
     pub(crate) fn lose(&mut self, now: Instant, grant: Granted, after: Duration) {
         let now = self.advance(now);
-        self.learn_at(now, grant, u64::MAX, false);
         let until = now.plus(nanos(after));
         self.pending.push(Reverse((until, grant)));
         self.end();

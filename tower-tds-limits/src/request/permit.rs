@@ -140,7 +140,10 @@ impl RequestPermit {
     pub(super) fn lose(&mut self, after: Duration) {
         let (now, grant) = (clock::now(), self.grant);
         let account = &self.stack.account;
-        account.update(|account| account.lose(now, grant, after));
+        account.update(|account| {
+            account.learn(now, grant, u64::MAX, false);
+            account.lose(now, grant, after);
+        });
         self.stage = Stage::Over;
     }
 
