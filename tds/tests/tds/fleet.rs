@@ -4,9 +4,10 @@ use std::{
     fs, io,
     io::{BufRead as _, BufReader},
     iter,
-    net::TcpListener,
     process::{Child, Command, Stdio},
 };
+
+use tokio::net::TcpSocket;
 
 use crate::{Bench, end, ended, err, out, output, piped, says, signal, skipped, tds, until};
 
@@ -232,10 +233,17 @@ async fn a_node_of_a_cluster_works_if_it_has_the_fleets_keys_and_another_one_nam
     if skipped("redis-server") {
         return;
     }
-    let free = || TcpListener::bind("127.0.0.1:0").expect("a free port");
+    // A socket that does not listen keeps a port from the other tests, and leaves it to a server that reuses addresses.
+    let held = iter::repeat_with(|| {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_reuseaddr(true).expect("a socket");
+        let any = ([127, 0, 0, 1], 0).into();
+        socket.bind(any).expect("a free port");
+        (socket.local_addr().expect("its own").port(), socket)
+    });
     // A node's bus has its port and ten thousand.
-    let ports = iter::repeat_with(free).map(|it| it.local_addr().expect("its own").port());
-    let ports: Vec<_> = ports.filter(|port| *port < 55_000).take(2).collect();
+    let held = held.filter(|(port, _)| *port < 55_000).take(2);
+    let (ports, _held): (Vec<_>, Vec<_>) = held.unzip();
     let _nodes = cluster(&bench, [ports[0], ports[1]]).await;
     // The key of this name is in the lower half.
     let line = "give the address of the node that has it: Moved: 3538 ";
