@@ -74,17 +74,6 @@ async fn the_deepest_cause_speaks() {
     );
 }
 
-#[tokio::test]
-async fn a_body_that_ends_early_is_truncated() {
-    let part = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\npart".to_vec();
-    let closed = fails(Act::WriteAndClose(part.clone())).await;
-    let reset = fails(Act::WriteAndReset(part)).await;
-    assert_eq!(
-        (closed.kind(), reset.kind()),
-        (Kind::Truncated, Kind::Truncated)
-    );
-}
-
 #[tokio::test(start_paused = true)]
 async fn reqwest_timeout_is_a_timeout_and_may_have_been_sent() {
     let silent = Server::start(Act::WriteAndHold(Vec::new())).await;
