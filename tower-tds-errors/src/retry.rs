@@ -19,7 +19,7 @@ use self::budget::RetryBudget;
 use self::call::{RetriedCall, RetrySettings};
 use self::policy::Policy;
 use self::request::{CloneBody, Replay};
-use self::trace::Record;
+use self::trace::CallRecord;
 use crate::clock;
 use crate::error::Error;
 
@@ -352,7 +352,7 @@ where
         let settings = &self.settings;
         // The deadline counts from here, not from the first poll.
         let began = clock::now();
-        let record = Record::call(&request, &settings.name, began);
+        let record = CallRecord::call(&request, &settings.name, began);
         // Without a subscriber a span costs a tenth of a call.
         let span = (!record.span.is_disabled()).then(|| record.span.clone());
         let (service, settings) = (self.inner.clone(), Arc::clone(settings));

@@ -194,7 +194,7 @@ fn a_known_text_of_the_first_challenge_decides_and_then_one_of_the_body() {
 }
 
 fn location(error: &Error) -> Option<&str> {
-    error.facts().answer.as_ref()?.location.as_deref()
+    error.facts().response.as_ref()?.location.as_deref()
 }
 
 #[test]
@@ -224,7 +224,8 @@ fn error_keeps_headers_and_body_and_prints_none_of_them() {
     let said = [("set-cookie", "CANARY"), ("x-key", "CANARY")];
     let kept = error(&[], 409, &said, body).unwrap();
     assert_eq!(kept.body(), body.as_bytes());
-    assert_eq!(kept.headers(), Some(&headers(&said)));
+    let response = kept.facts().response.as_ref().unwrap();
+    assert_eq!(response.headers, headers(&said));
     assert!(!format!("{kept} {kept:?} {kept:#?}").contains("CANARY"));
     let long = error(&[], 409, &[], vec![b'x'; MOST_BYTES + 1]).unwrap();
     assert_eq!(long.body().len(), MOST_BYTES);
