@@ -183,7 +183,7 @@ fn names(text: &str) -> bool {
     name.starts_with('=') && name.len() < text.len()
 }
 
-/// Message keys, best first: of Kong and most servers, of OAuth, AWS, Okta, WeChat, Apigee, Elasticsearch and of RFC 9457.
+/// Message keys, best first: of Kong and most servers, of OAuth, AWS, Okta, Apigee, Elasticsearch and of RFC 9457.
 /// A key may hold a list, or an object with others.
 const KEYS: &str = "message error_description error Message errorSummary msg errmsg errors fault faultstring reason detail title";
 
