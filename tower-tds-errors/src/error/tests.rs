@@ -103,6 +103,16 @@ fn the_outermost_cause_decides_about_the_resend_and_the_nearest_gives_the_advice
     );
 }
 
+/// The errors of a token layer end with its address and its advice.
+#[test]
+fn the_line_has_the_address_and_the_advice_of_its_cause_once() {
+    let error = Error::new(Kind::TokenRefused, "no; locked (https://h/token); ask us");
+    let error = error.with_advice("ask us");
+    let error = error.with_request(Method::POST, &Uri::from_static("https://h/token"));
+    let line = "POST https://h/token: token request refused: no; locked; ask us";
+    assert_eq!(error.to_string(), line);
+}
+
 /// The outer errors of some clients print an address alone.
 #[test]
 fn the_deepest_cause_that_is_more_than_an_address_speaks() {

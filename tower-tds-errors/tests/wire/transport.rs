@@ -71,16 +71,6 @@ async fn a_request_on_a_connection_whose_task_has_ended_is_unsent_and_otherwise_
 }
 
 #[tokio::test]
-async fn refused_connect_sends_nothing_and_is_retryable() {
-    let uri = format!("{}v2?key=CANARY", server::NOBODY);
-    let service = ClassifyLayer::new().layer(server::client());
-    let error = service.oneshot(get(&uri)).await.unwrap_err();
-    assert_eq!((error.kind(), error.sent()), (Kind::Connect, Sent::Never));
-    assert!(error.is_retryable());
-    assert!(!format!("{error} {error:?}").contains("CANARY"));
-}
-
-#[tokio::test]
 async fn unsupported_or_missing_scheme_is_fatal() {
     let tls = || {
         HttpsConnectorBuilder::new()
