@@ -127,8 +127,8 @@ pub struct RetryLayer<P = CloneBody> {
 ///
 /// # Errors
 ///
-/// You get the error of the last attempt, with [`attempts`](Error::attempts),
-/// [`elapsed`](Error::elapsed) and [`gave_up`](Error::gave_up). If the deadline passed, the error
+/// You get the error of the last attempt, with [`attempts`](Error::attempts) and
+/// [`gave_up`](Error::gave_up). If the deadline passed, the error
 /// also has [`waited_for`](Error::waited_for), and the kind of the last response, if there was one.
 /// Without a [`Classify`](crate::Classify) below, the status alone turns a response into an error.
 ///
