@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use tower_tds_outcome::{Cause, Outcome, Resend, Secrets, Sent, place, retry_after, said};
 
 use crate::clock;
-use crate::error::Answer;
+use crate::error::ErrorResponse;
 use crate::error::{Error, Facts};
 use crate::kind::Kind;
 
@@ -142,7 +142,7 @@ pub(crate) fn error_of(
     let is_hinted = wait.is_some() && status.is_client_error();
     facts.cause.resend = (is_hinted || is_unclear).then_some(Resend::Paid);
     let location = text_of(&headers, LOCATION.as_str()).filter(|_| status.is_redirection());
-    facts.answer = Some(Arc::new(Answer {
+    facts.response = Some(Arc::new(ErrorResponse {
         status,
         message: message.and_then(|message| facts.shown(&message)),
         request_id: request_id(&headers).and_then(|id| facts.shown(id)),

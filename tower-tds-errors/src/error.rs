@@ -48,7 +48,7 @@ pub(crate) struct Facts {
     pub(crate) kind: Kind,
     /// Read by the layers above. Its source is the next link of the chain.
     pub(crate) cause: Cause,
-    pub(crate) answer: Option<Arc<Answer>>,
+    pub(crate) response: Option<Arc<ErrorResponse>>,
     pub(crate) attempts: u32,
     pub(crate) elapsed: Option<Duration>,
     pub(crate) gave_up: Option<GiveUp>,
@@ -58,7 +58,7 @@ pub(crate) struct Facts {
 
 /// Response of the service. Clones of an error share it.
 #[derive(Clone)]
-pub(crate) struct Answer {
+pub(crate) struct ErrorResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     /// As much of the body as was read.
@@ -279,14 +279,14 @@ impl Error {
     /// Returns the status, if the service responded.
     #[must_use]
     pub fn status(&self) -> Option<StatusCode> {
-        Some(self.facts().answer.as_ref()?.status)
+        Some(self.facts().response.as_ref()?.status)
     }
 
     /// Returns the message of the service: at most 200 characters, control characters escaped, and
     /// possible secrets removed.
     #[must_use]
     pub fn message(&self) -> Option<&str> {
-        self.facts().answer.as_ref()?.message.as_deref()
+        self.facts().response.as_ref()?.message.as_deref()
     }
 
     /// Returns the part of the response body that was read, unchanged: at most 16 KiB, unless you
@@ -296,22 +296,13 @@ impl Error {
     /// show only its [message](Self::message), redacted.
     #[must_use]
     pub fn body(&self) -> &[u8] {
-        self.facts().answer.as_ref().map_or(&[], |it| &it.body)
+        self.facts().response.as_ref().map_or(&[], |it| &it.body)
     }
 
     /// Whether [`body`](Self::body) is only the beginning of the response body.
     #[must_use]
     pub fn is_body_cut(&self) -> bool {
-        self.facts().answer.as_ref().is_some_and(|it| it.is_cut)
-    }
-
-    /// Returns the headers of the response, if the service responded to the request of the caller.
-    ///
-    /// Mind what you log of them: a `Set-Cookie` is secret. Texts of this error show no more than a
-    /// challenge, the request id and the target of a redirect, all redacted.
-    #[must_use]
-    pub fn headers(&self) -> Option<&HeaderMap> {
-        Some(&self.facts().answer.as_ref()?.headers)
+        self.facts().response.as_ref().is_some_and(|it| it.is_cut)
     }
 
     /// Returns the minimum wait before another attempt, counted from the error.
@@ -324,7 +315,7 @@ impl Error {
     }
 
     pub(crate) fn request_id(&self) -> Option<&str> {
-        self.facts().answer.as_ref()?.request_id.as_deref()
+        self.facts().response.as_ref()?.request_id.as_deref()
     }
 
     /// Returns the URI of the request that failed: scheme, host, port and path, redacted.
@@ -344,8 +335,7 @@ impl Error {
     }
 
     /// Returns the duration of the call with all attempts and waits, if there was a retry layer.
-    #[must_use]
-    pub fn elapsed(&self) -> Option<Duration> {
+    pub(crate) fn elapsed(&self) -> Option<Duration> {
         self.facts().elapsed
     }
 
@@ -453,7 +443,7 @@ impl Facts {
         let mut facts = Self {
             kind,
             cause: Cause::new(kind.row().outcome),
-            answer: None,
+            response: None,
             attempts: 1,
             elapsed: None,
             gave_up: None,
@@ -506,7 +496,7 @@ impl Facts {
 
     /// Updates what the failure means for the token and the limits, after a change of the facts that decide it.
     fn settle(&mut self) {
-        let status = self.answer.as_ref().map(|it| it.status);
+        let status = self.response.as_ref().map(|it| it.status);
         let own = self.kind.row().outcome;
         self.cause.outcome = match own {
             Outcome::QuotaExceeded(_) => Outcome::QuotaExceeded(self.cause.wait),

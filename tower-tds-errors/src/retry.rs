@@ -19,7 +19,7 @@ use self::budget::RetryBudget;
 use self::call::{RetriedCall, RetrySettings};
 use self::policy::Policy;
 use self::request::{CloneBody, Replay};
-use self::trace::Record;
+use self::trace::CallRecord;
 use crate::clock;
 use crate::error::Error;
 
@@ -127,8 +127,8 @@ pub struct RetryLayer<P = CloneBody> {
 ///
 /// # Errors
 ///
-/// You get the error of the last attempt, with [`attempts`](Error::attempts),
-/// [`elapsed`](Error::elapsed) and [`gave_up`](Error::gave_up). If the deadline passed, the error
+/// You get the error of the last attempt, with [`attempts`](Error::attempts) and
+/// [`gave_up`](Error::gave_up). If the deadline passed, the error
 /// also has [`waited_for`](Error::waited_for), and the kind of the last response, if there was one.
 /// Without a [`Classify`](crate::Classify) below, the status alone turns a response into an error.
 ///
@@ -352,7 +352,7 @@ where
         let settings = &self.settings;
         // The deadline counts from here, not from the first poll.
         let began = clock::now();
-        let record = Record::call(&request, &settings.name, began);
+        let record = CallRecord::call(&request, &settings.name, began);
         // Without a subscriber a span costs a tenth of a call.
         let span = (!record.span.is_disabled()).then(|| record.span.clone());
         let (service, settings) = (self.inner.clone(), Arc::clone(settings));

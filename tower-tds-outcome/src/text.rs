@@ -161,9 +161,7 @@ pub(crate) fn find(text: &str, found: &mut Vec<Range<usize>>) {
             let start = if is_jwt {
                 at
             } else {
-                find_at(text, after, |c| {
-                    !(c.is_whitespace() || c == '+' || is_quote(c))
-                })
+                find_at(text, after, |c| !(c.is_whitespace() || c == '+'))
             };
             // `publicKeyJwkSet` is a name.
             let is_apart = if is_jwt {
@@ -189,7 +187,7 @@ pub(crate) fn find(text: &str, found: &mut Vec<Range<usize>>) {
 /// `/path?query`.
 fn urls(text: &str, found: &mut Vec<Range<usize>>) {
     let mut end = 0;
-    let is_end = |c: char| c.is_whitespace() || is_quote(c) || matches!(c, '<' | '>');
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>');
     for (slash, _) in text.match_indices('/') {
         if slash < end {
             continue;
@@ -225,10 +223,6 @@ fn urls(text: &str, found: &mut Vec<Range<usize>>) {
 fn token(text: &str, start: usize) -> Range<usize> {
     let is_token = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
     start..find_at(text, start, |c| !is_token(c))
-}
-
-fn is_quote(c: char) -> bool {
-    matches!(c, '"' | '\'' | '`' | '\\')
 }
 
 /// Returns the first place at or after `start` whose character matches `of`, or the end of the text.
@@ -270,22 +264,16 @@ fn is_hidden(c: char) -> bool {
 const ESCAPES: [char; 3] = ['%', '\\', '&'];
 
 /// Escapes of a character by its number: beginning, end, and radix.
-const NUMBERED: [(&str, u8, u32); 4] = [
-    ("\\u{", b'}', 16),
-    ("&#x", b';', 16),
-    ("&#X", b';', 16),
-    ("&#", b';', 10),
-];
+const NUMBERED: [(&str, u8, u32); 3] = [("\\u{", b'}', 16), ("&#x", b';', 16), ("&#", b';', 10)];
 
 /// Escapes of a character by a name.
-const NAMED: [(&str, char); 13] = [
+const NAMED: [(&str, char); 12] = [
     ("\\n", '\n'),
     ("\\r", '\r'),
     ("\\t", '\t'),
     ("\\\\", '\\'),
     ("\\\"", '"'),
     ("\\'", '\''),
-    ("\\`", '`'),
     ("\\/", '/'),
     ("&quot;", '"'),
     ("&apos;", '\''),

@@ -204,7 +204,7 @@ fn cut(text: &str, most: usize) -> String {
 impl Facts {
     /// Returns the details of the failure: location, sizes, attempts and wait.
     fn details(&self) -> impl Iterator<Item = String> {
-        let location = self.answer.as_ref().and_then(|it| it.location.as_ref());
+        let location = self.response.as_ref().and_then(|it| it.location.as_ref());
         let received = self.received.map(|(received, expected)| match expected {
             Some(expected) => format!(" after {received} of {expected} bytes"),
             None => format!(" after {received} bytes"),

@@ -56,19 +56,18 @@ fn error_line_has_each_fact_once_and_the_first_request() {
 
 #[test]
 fn long_error_line_is_cut_at_words_and_whole_details() {
-    let uri = Uri::from_static("https://data.example.org/v1/live/bus");
+    let next = "send fewer requests at once, here and in the other programs of this address";
+    let uri: Uri = format!("/{}", "v1/".repeat(40)).parse().unwrap();
     for words in 0..60 {
         let cause = "somewhere ".repeat(words);
         for millis in [1, 922, 86_400_000] {
             let error = Error::new(Kind::LimitTimeout, cause.clone())
                 .with_request(Method::GET, &uri)
+                .with_advice(next)
                 .with_retry_after(Duration::from_millis(millis));
             let line = error.to_string();
             assert!(line.chars().count() <= 400, "{line}");
-            assert!(
-                line.ends_with("; send fewer requests at once, or allow a longer wait"),
-                "{line}"
-            );
+            assert!(line.ends_with(next), "{line}");
             let detail = line.contains("wait at least");
             let whole = format!(", wait at least {:.0?}; ", Duration::from_millis(millis));
             assert_eq!(line.contains(&whole), detail, "{line}");
@@ -102,6 +101,16 @@ fn the_outermost_cause_decides_about_the_resend_and_the_nearest_gives_the_advice
         text.ends_with("; drive slowly") && text.contains("says [redacted]"),
         "{text}"
     );
+}
+
+/// The errors of a token layer end with its address and its advice.
+#[test]
+fn the_line_has_the_address_and_the_advice_of_its_cause_once() {
+    let error = Error::new(Kind::TokenRefused, "no; locked (https://h/token); ask us");
+    let error = error.with_advice("ask us");
+    let error = error.with_request(Method::POST, &Uri::from_static("https://h/token"));
+    let line = "POST https://h/token: token request refused: no; locked; ask us";
+    assert_eq!(error.to_string(), line);
 }
 
 /// The outer errors of some clients print an address alone.

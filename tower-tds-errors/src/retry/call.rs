@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 
 use super::policy::{Policy, RetryState};
 use super::request::{Attempt, Replay};
-use super::trace::{Name, Record};
+use super::trace::{CallRecord, Name};
 use crate::classify::{RequestFacts, error_of, is_success};
 use crate::clock::{self, Timer};
 use crate::error::Error;
@@ -27,7 +27,7 @@ use crate::kind::{GiveUp, Kind};
 pub(super) struct RetriedCall<S, B, P> {
     service: S,
     settings: Arc<RetrySettings<P>>,
-    pub(super) record: Record,
+    pub(super) record: CallRecord,
     deadline: Option<Instant>,
     /// Head of the request, for the next attempt and for errors. Its headers go with the first attempt.
     head: Parts,
@@ -56,7 +56,7 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
         service: S,
         settings: Arc<RetrySettings<P>>,
         began: Instant,
-        record: Record,
+        record: CallRecord,
         request: Request<B>,
     ) -> Self {
         let (head, body) = request.into_parts();
@@ -102,7 +102,8 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
                 let Some(request) = self.request() else {
                     return Err(self.give_up(GiveUp::NotReplayable, None));
                 };
-                let mut record = Record::attempt(&self.head, self.attempts(), &self.settings.name);
+                let mut record =
+                    CallRecord::attempt(&self.head, self.attempts(), &self.settings.name);
                 // If the deadline is kept below, the service itself wakes at it, and returns an
                 // error.
                 let policy = &self.settings.policy;

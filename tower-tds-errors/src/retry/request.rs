@@ -65,19 +65,14 @@ pub trait Replay<B> {
 /// has that size, because the clones of some bodies share one stream.
 ///
 /// You need not name `T`, because the type of the request decides it: it is [`HttpBody`] for every
-/// [`Body`], and [`Plain`] for the few types that do not
-/// implement it.
+/// [`Body`], and `()` for the few types that do not
+/// implement it: `()`, `&'static str`, `Bytes` and `Vec<u8>`, which adapters and tests send. Reading one leaves its
+/// clones untouched.
 pub struct CloneBody<T = HttpBody>(PhantomData<fn() -> T>);
 
 /// Marks the [`CloneBody`] of bodies that are a [`Body`].
 #[derive(Debug)]
 pub enum HttpBody {}
-
-/// Marks the [`CloneBody`] of `()`, `&'static str`, `Bytes` and `Vec<u8>`. They do
-/// not implement [`Body`], and reading one leaves its clones untouched. Adapters and tests send
-/// them.
-#[derive(Debug)]
-pub enum Plain {}
 
 /// Decides whether a request may be sent more than once, in place of the rule for its method.
 ///
@@ -160,7 +155,7 @@ impl<B: Body + Clone> Replay<B> for CloneBody {
 macro_rules! plain {
     ($($body:ty),*) => {$(
         #[diagnostic::do_not_recommend]
-        impl Replay<$body> for CloneBody<Plain> {
+        impl Replay<$body> for CloneBody<()> {
             fn replay(&self, body: &$body) -> Option<$body> {
                 Some(body.clone())
             }

@@ -18,7 +18,7 @@ pub(super) type Name = Option<Arc<str>>;
 
 /// Record of a call, or of one of its attempts. If it is dropped before the end, it records a
 /// cancellation.
-pub(super) struct Record {
+pub(super) struct CallRecord {
     pub(super) span: Span,
     name: Name,
     /// When the call began; `None` for an attempt.
@@ -44,9 +44,9 @@ macro_rules! client_span {
     };
 }
 
-// === impl Record ===
+// === impl CallRecord ===
 
-impl Record {
+impl CallRecord {
     /// Begins the record of a call.
     pub(super) fn call<B>(request: &Request<B>, name: &Name, began: Instant) -> Self {
         let span = client_span!(
@@ -139,7 +139,7 @@ impl Record {
     }
 }
 
-impl Drop for Record {
+impl Drop for CallRecord {
     fn drop(&mut self) {
         if !self.is_over {
             self.span.record("error.type", CANCELLED);

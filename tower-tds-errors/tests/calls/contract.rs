@@ -171,6 +171,7 @@ async fn a_success_passes_with_its_body_unpolled() {
         let start = Instant::now();
         let response = stack.oneshot(Request::new(())).await.unwrap();
         assert_eq!(response.status(), status);
+        assert!(response.extensions().is_empty(), "not even its attempt");
         assert_eq!(start.elapsed(), Duration::ZERO, "no byte is waited for");
     }
 }

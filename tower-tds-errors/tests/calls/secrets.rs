@@ -14,43 +14,19 @@ const CANARIES: [&str; 3] = [
     "CANARY-0a1b2c3d4e5f-CANARY-0a1b2c",
 ];
 
-/// The places of the canary, marked by `@`: in a URI, in response headers, and in the body.
-struct Place {
-    uri: &'static str,
-    status: u16,
-    header: &'static str,
-    value: &'static str,
-    body: &'static str,
-}
+/// The places of the canary, marked by `@`: a URI, a status, a response header with its value, and a body.
+type Place = (&'static str, u16, &'static str, &'static str, &'static str);
 
 const fn uri(uri: &'static str) -> Place {
-    Place {
-        uri,
-        status: 503,
-        header: "x",
-        value: "",
-        body: "",
-    }
+    (uri, 503, "x", "", "")
 }
 
 const fn header(status: u16, header: &'static str, value: &'static str) -> Place {
-    Place {
-        uri: "/",
-        status,
-        header,
-        value,
-        body: "",
-    }
+    ("/", status, header, value, "")
 }
 
 const fn body(body: &'static str) -> Place {
-    Place {
-        uri: "/",
-        status: 503,
-        header: "x",
-        value: "",
-        body,
-    }
+    ("/", 503, "x", "", body)
 }
 
 const PLACES: [Place; 44] = [
@@ -108,11 +84,12 @@ const PLACES: [Place; 44] = [
     body("opaque @ here"),
 ];
 
-async fn fails(place: &Place, canary: &str) -> Option<Error> {
-    let uri: http::Uri = place.uri.replacen('@', canary, 1).parse().ok()?;
-    let (status, text) = (place.status, place.body.replacen('@', canary, 1));
-    let name = HeaderName::from_static(place.header);
-    let value = HeaderValue::from_str(&place.value.replacen('@', canary, 1)).unwrap();
+async fn fails(place: Place, canary: &str) -> Option<Error> {
+    let (uri, status, name, value, body) = place;
+    let uri: http::Uri = uri.replacen('@', canary, 1).parse().ok()?;
+    let name = HeaderName::from_static(name);
+    let value = HeaderValue::from_str(&value.replacen('@', canary, 1)).unwrap();
+    let text = body.replacen('@', canary, 1);
     let service = tower::service_fn(move |_: Request<()>| {
         let mut response = Response::new(text.clone());
         *response.status_mut() = StatusCode::from_u16(status).unwrap();
@@ -146,7 +123,7 @@ fn texts(error: &Error) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn canary_in_any_place_is_never_shown() {
     let mut tried = 0_u32;
-    for place in &PLACES {
+    for place in PLACES {
         for canary in CANARIES {
             let Some(error) = fails(place, canary).await else {
                 continue;
@@ -155,11 +132,7 @@ async fn canary_in_any_place_is_never_shown() {
             for text in texts(&error) {
                 let parts = ["CANARY", "DQU5BUlk", canary];
                 let shown = parts.iter().any(|part| text.contains(part));
-                assert!(
-                    !shown,
-                    "{} {} {}: {text}",
-                    place.uri, place.value, place.body
-                );
+                assert!(!shown, "{place:?}: {text}");
                 assert!(text.chars().count() <= 2_000);
             }
             assert!(error.to_string().chars().count() <= 400, "{error}");
@@ -235,26 +208,6 @@ fn the_texts_of_foreign_causes_keep_their_words_without_queries_and_passwords_of
         let error = Error::new(Kind::Unavailable, std::io::Error::other(cause));
         for text in texts(&error).iter().take(4) {
             assert!(text.contains(shown), "{text}");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn long_hostile_response_gives_short_error_texts() {
-    let long: &'static str = "x y ".repeat(100_000).leak();
-    let mut place = body(long);
-    for status in [401, 429, 503, 302, 416] {
-        place.status = status;
-        for header in [
-            "x-ratelimit-remaining-day",
-            "location",
-            "x-request-id",
-            "www-authenticate",
-        ] {
-            place.header = header;
-            let error = fails(&place, "").await.unwrap();
-            assert!(error.to_string().chars().count() <= 400);
-            assert!(format!("{error:?}").len() <= 2_000 && format!("{error:#}").len() <= 2_000);
         }
     }
 }

@@ -148,35 +148,13 @@ async fn outcome_in_the_extensions_of_a_response_decides_its_kind() {
 /// A layer of your own, whose error carries a cause.
 #[tokio::test(start_paused = true)]
 async fn cause_of_a_users_own_layer_decides_kind_and_resend() {
-    for (outcome, resend, kind, stop, times) in [
-        (
-            Outcome::RateExceeded,
-            None,
-            Kind::RateExceeded,
-            GiveUp::Attempts,
-            3,
-        ),
-        (
-            Outcome::NoPermit,
-            None,
-            Kind::LimitTimeout,
-            GiveUp::Attempts,
-            3,
-        ),
-        (
-            Outcome::NoPermit,
-            Some(Resend::Forbidden),
-            Kind::LimitTimeout,
-            GiveUp::Forbidden,
-            1,
-        ),
-        (
-            Outcome::NoPermit,
-            Some(Resend::TooLate),
-            Kind::LimitTimeout,
-            GiveUp::Deadline,
-            1,
-        ),
+    let permit = (Outcome::NoPermit, Kind::LimitTimeout);
+    let rate = (Outcome::RateExceeded, Kind::RateExceeded);
+    for ((outcome, kind), resend, stop, times) in [
+        (rate, None, GiveUp::Attempts, 3),
+        (permit, None, GiveUp::Attempts, 3),
+        (permit, Some(Resend::Forbidden), GiveUp::Forbidden, 1),
+        (permit, Some(Resend::TooLate), GiveUp::Deadline, 1),
     ] {
         let probe = Probe::new(move |_| {
             let mut cause = Cause::new(outcome);

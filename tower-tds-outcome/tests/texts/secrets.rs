@@ -175,7 +175,7 @@ via https://me@corp:hunter2@proxy:3128, https://4bT9x0Qz@[::1]:8443/ -> via http
 see <https://h.example/a?b=c> and "https://h.example/?d" -> see <https://h.example/a?[redacted]> and "https://h.example/?[redacted]"
 for url=https%3A%2F%2Fh%2F%3Fkey%3Da%2520b%26c%3D4bT9x0Qz and -> for url=https%3A%2F%2Fh%2F%3F[redacted] and
 Cannot GET /v2/rail?key=4bT9x0Qz -> Cannot GET /v2/rail?[redacted]
-{"path":"/v2/rail?key=4bT9x0Qz"}, [/v2?k=1] TCP/IP? and/or? -> {"path":"/v2/rail?[redacted]"}, [/v2?[redacted]] TCP/IP? and/or?
+{"path":"/v2/rail?key=4bT9x0Qz"}, [/v2?k=1] TCP/IP? and/or? a?b/c -> {"path":"/v2/rail?[redacted]"}, [/v2?[redacted]] TCP/IP? and/or? a?b/c
 Bearer mF_9.B5f-4.1JqM7, please -> Bearer [redacted], please
 headers: {\"authorization\": \"bearer mF_9.B5f-4.1JqM7\"} -> headers: {\"authorization\": \"bearer [redacted]\"}
 Proxy-Authorization: Basic bWU6cGFzc3dvcmQx== -> Proxy-Authorization: Basic [redacted]

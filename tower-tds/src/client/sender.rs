@@ -19,7 +19,7 @@ use tokio::{sync::Notify, time::Instant};
 use tower::Layer as _;
 use tower_oidc_cc::{Origin, TokenSource};
 use tower_service::Service;
-use tower_tds_errors::{Error, Kind, future::RetryFuture};
+use tower_tds_errors::{Error, Kind, RetryFuture};
 use tower_tds_limits::{Limiter, PermitBody};
 use tower_tds_outcome::{DeadlineAt, remove_connection_headers};
 

@@ -2,7 +2,7 @@ use std::io::{self, ErrorKind};
 
 use tower::BoxError;
 
-use crate::{Kind, Sent};
+use crate::Kind;
 
 fn kind(error: &(dyn std::error::Error + 'static)) -> Kind {
     super::kind(error).0
@@ -31,15 +31,6 @@ fn error_text_alone_is_unrecognized() {
     for words in ["timeout", "connection refused", "invalid token"] {
         assert_eq!(kind(&*BoxError::from(words)), Kind::Unrecognized);
     }
-}
-
-#[test]
-fn tower_errors_are_classified() {
-    let elapsed = tower::timeout::error::Elapsed::new();
-    assert_eq!(kind(&elapsed), Kind::Timeout);
-    let shed = tower::load_shed::error::Overloaded::new();
-    assert_eq!(kind(&shed), Kind::LimitTimeout);
-    assert_eq!(kind(&shed).sent(), Sent::Never);
 }
 
 #[test]

@@ -6,7 +6,6 @@ use tower_tds_outcome::Resend;
 
 use super::{Policy, RetryState, up_to};
 use crate::kind::{Advice, SILENCE};
-use crate::retry::request::Repeat;
 use crate::{Error, GiveUp, Kind, RetryBudget, Sent};
 
 /// The state of a PUT after `attempts` attempts. Its connection was not idle.
@@ -47,61 +46,6 @@ fn wait(state: &mut RetryState, error: &Error) -> Result<Duration, GiveUp> {
 
 fn kinds() -> impl Strategy<Value = Kind> {
     prop::sample::select(Kind::ALL)
-}
-
-#[test]
-fn repeat_extension_forbids_or_allows_a_retry() {
-    let of = |method, said| RetryState::new(method, Some(said));
-    let mut once = of(&Method::GET, Repeat::Never);
-    for kind in Kind::ALL
-        .iter()
-        .filter(|kind| kind.row().advice != Advice::Never)
-    {
-        assert_eq!(wait(&mut once, &failed(*kind)), Err(GiveUp::Forbidden));
-    }
-    let mut twice = of(&Method::POST, Repeat::Allowed);
-    assert!(wait(&mut twice, &failed(Kind::Timeout)).is_ok());
-}
-
-#[test]
-fn each_refused_retry_returns_its_reason() {
-    let busy = failed(Kind::Unavailable);
-    let second = Some(Duration::from_secs(1));
-    let secs = |n| hinted(Kind::Unavailable, Duration::from_secs(n));
-    for (attempts, error, left, stop) in [
-        (3, &busy, None, GiveUp::Attempts),
-        (u32::MAX, &busy, None, GiveUp::Attempts),
-        (
-            1,
-            &hinted(Kind::Unavailable, Duration::MAX),
-            None,
-            GiveUp::HintTooLong,
-        ),
-        (1, &secs(31), second, GiveUp::HintTooLong),
-        (1, &secs(2), second, GiveUp::Deadline),
-        (1, &secs(1), second, GiveUp::Deadline),
-        (1, &busy, Some(Duration::ZERO), GiveUp::Deadline),
-        // A wait of zero, and no time left.
-        (
-            1,
-            &failed(Kind::InvalidToken),
-            Some(Duration::ZERO),
-            GiveUp::Deadline,
-        ),
-    ] {
-        assert_eq!(
-            after(&mut put(7, attempts), error, left),
-            Err(stop),
-            "{error:?}"
-        );
-    }
-    for (attempts, stop) in [(1, GiveUp::NotReplayable), (3, GiveUp::Attempts)] {
-        let decided = put(7, attempts).begin_retry(&busy, &free(), false, None);
-        assert_eq!(decided, Err(stop));
-    }
-    let mut settled = failed(Kind::Unavailable);
-    settled.set_gave_up(GiveUp::Forbidden);
-    assert_eq!(wait(&mut put(7, 1), &settled), Err(GiveUp::Forbidden));
 }
 
 #[test]

@@ -56,22 +56,22 @@ impl Error {
     /// ```
     pub fn into_response(mut self) -> Result<Response<Bytes>, Self> {
         let is_head = self.method() == Some(&Method::HEAD);
-        let answer = self
+        let known = self
             .facts_mut()
-            .answer
+            .response
             .take_if(|it| !it.status.is_informational());
-        let Some(answer) = answer.map(Arc::unwrap_or_clone) else {
+        let Some(known) = known.map(Arc::unwrap_or_clone) else {
             return Err(self);
         };
-        let mut headers = answer.headers;
+        let mut headers = known.headers;
         remove_connection_headers(&mut headers);
         headers.remove(TRAILER);
         // A response to HEAD has no body. Its length is that of the response to a GET, and stays.
         if !is_head {
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(answer.body.len()));
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(known.body.len()));
         }
-        let mut response = Response::new(answer.body);
-        *response.status_mut() = answer.status;
+        let mut response = Response::new(known.body);
+        *response.status_mut() = known.status;
         *response.headers_mut() = headers;
         Ok(response)
     }
