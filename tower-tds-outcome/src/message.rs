@@ -27,7 +27,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
 /// | from | what is read |
 /// |---|---|
 /// | JSON, cut or not | `message`, `error_description`, `error`, `reason`, `detail`, `title` and their like, also inside of `error`, `errors` or `fault` |
-/// | XML or HTML | `<message>`, a `<title>` that is not just "Error", the first `<p>` |
+/// | XML or HTML | `<message>`, `<faultstring>`, a `<title>` that is not just "Error", the first `<p>` |
 /// | any other body | its first line |
 /// | `WWW-Authenticate` (RFC 6750, section 3) | `error_description`, `error` |
 /// | gRPC | `grpc-message` |
@@ -94,11 +94,11 @@ fn quoted(text: &str, may_follow: impl Fn(&str) -> bool) -> Option<&str> {
     Some(part(text, 0..end))
 }
 
-/// Returns the elements with a message: Kong writes `<message>` and `<p>`, most others a `<title>`.
+/// Returns the elements with a message: Kong writes `<message>` and `<p>`, SOAP a `<faultstring>`, most others a `<title>`.
 fn sentences(text: &str) -> Vec<String> {
     // ASCII lower case keeps every byte position.
     let lower = text.to_ascii_lowercase();
-    let names = ["message", "title", "p"].into_iter();
+    let names = ["message", "faultstring", "title", "p"].into_iter();
     let found = names.filter_map(|name| element(text, &lower, name));
     // So Kong titles its pages.
     let mut found: Vec<_> = found.filter(|text| text != "Error").collect();
@@ -165,8 +165,10 @@ fn parameter<'a>(value: &'a str, name: &str) -> Option<&'a str> {
     // case keeps every byte position.
     let lower = value.to_ascii_lowercase();
     let rest = lower.match_indices(name).find_map(|(at, _)| {
+        let is_start = at == 0 || part(value, 0..at).ends_with([' ', ',', '\t']);
         let rest = tail(value, at + name.len()).trim_start();
-        Some(rest.strip_prefix('=')?.trim_start())
+        let rest = rest.strip_prefix('=')?.trim_start();
+        is_start.then_some(rest)
     })?;
     let Some(rest) = rest.strip_prefix('"') else {
         return rest.split([',', ' ', '\t']).next();
@@ -183,9 +185,10 @@ fn names(text: &str) -> bool {
     name.starts_with('=') && name.len() < text.len()
 }
 
-/// Message keys, best first: of Kong and most servers, of OAuth, AWS, Okta, Apigee, Elasticsearch and of RFC 9457.
-/// A key may hold a list, or an object with others.
-const KEYS: &str = "message error_description error Message errorSummary msg errmsg errors fault faultstring reason detail title";
+/// Message keys, best first: of Kong and most servers, of OAuth, AWS, Kong's `jwt` plugin (`exp`), Okta, Apigee,
+/// Elasticsearch and of RFC 9457. A key may hold a list, or an object with others.
+const KEYS: &str = "message error_description errorMessage error_message error Message exp errorSummary msg errmsg errors fault \
+                    faultstring reason detail title description";
 
 #[cfg(test)]
 mod tests;

@@ -34,7 +34,7 @@ fn every_format_gives_the_same_message() {
     }
 }
 
-/// Bodies of AWS, Google, Okta, Apigee, WSO2, JSON:API, Elasticsearch, others, Tomcat and Akamai.
+/// Bodies of AWS, Google, Okta, Apigee, WSO2, JSON:API, Elasticsearch, Kong's `jwt`, Keycloak's API, others, SOAP, Tomcat and Akamai.
 const SERVERS: &str = r#"
 {"Message":"not authorized"} -> not authorized
 {"error":{"code":403,"message":"bad key","status":"DENIED"}} -> bad key
@@ -47,6 +47,10 @@ const SERVERS: &str = r#"
 {"error":{"type":"x","reason":"no such index"},"status":404} -> no such index
 {"errcode":40001,"errmsg":"invalid credential"} -> invalid credential
 {"errors":["quota exceeded"]} -> quota exceeded
+{"exp":"token expired"} -> token expired
+{"errorMessage":"no such realm"} -> no such realm
+{"code":"X7","description":"key revoked"} -> key revoked
+<s:Fault><faultstring xml:lang="en">bad key</faultstring></s:Fault> -> bad key
 {"type":"about:blank","title":"Maintenance","detail":"back at noon"} -> back at noon
 {"title":"Bad","detail":"cut her -> cut her
 {"message":"scope\/role: Mis -> scope/role: Mis

@@ -36,6 +36,7 @@ fn error_and_description_are_read_however_they_are_separated_quoted_and_spelled(
             "invalid token",
         ),
         (br#"Basic realm="x", Bearer realm="k",error="dead""#, "dead"),
+        (br#"Bearer last_error="old", error="dead""#, "dead"),
         // Quotes that are not escaped.
         (
             br#"Bearer error="no "Bearer" value",realm="x""#,
