@@ -149,8 +149,7 @@ impl TdsLayer {
 impl<P> TdsLayer<P> {
     /// Reads the body of an error up to this size and for at most this time; see
     /// [`ClassifyLayer::error_bodies`].
-    #[must_use]
-    pub fn error_bodies(mut self, bytes: usize, time: Duration) -> Self {
+    pub(crate) fn error_bodies(mut self, bytes: usize, time: Duration) -> Self {
         self.classify = self.classify.error_bodies(bytes, time);
         self
     }

@@ -23,7 +23,7 @@ async fn terminal_of_80_columns_shows_all_progress() {
         assert!(drawn.iter().any(has), "{start} {words:?}: {drawn:?}");
     };
     shows("█", &["/90 files, ", "/s, ", " s to go", " MB"]);
-    let waits = "waits for a place in flight: responses are slow, or bodies are not read";
+    let waits = "waits for another response body to end";
     shows(waits, &[]);
     shows("90 files: 90 ok, 0 skipped, 0 failed", &[]);
     // No row has text of another row.

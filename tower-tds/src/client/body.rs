@@ -41,7 +41,7 @@ use crate::http::http1::AnyBody;
 pub struct ResponseBody {
     /// `None` after its end.
     inner: Option<PermitBody<AnyBody>>,
-    bounds: Bounds,
+    bounds: BodyBounds,
     /// Made at the first wait, and reused by later ones.
     timer: Option<Pin<Box<Sleep>>>,
     /// Whether the timer is set for the current wait.
@@ -53,7 +53,7 @@ pub struct ResponseBody {
 
 /// Bounds of a body.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Bounds {
+pub(crate) struct BodyBounds {
     /// Longest wait for the next bytes.
     pub(crate) idle: Duration,
     /// Deadline of the call, if it covers the body.
@@ -66,7 +66,7 @@ impl ResponseBody {
     /// Puts bounds around the body of a response.
     pub(crate) fn bounded(
         response: Response<PermitBody<AnyBody>>,
-        bounds: Bounds,
+        bounds: BodyBounds,
         request: Option<(Method, Uri)>,
     ) -> Response<Self> {
         response.map(|body| Self {

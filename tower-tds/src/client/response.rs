@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
-use http::{Extensions, HeaderMap, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tower_tds_errors::{Error, Kind, Sent};
@@ -42,13 +42,6 @@ impl Response {
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
         self.0.headers()
-    }
-
-    /// Returns the extensions, for example the [number of the
-    /// attempt](crate::layers::errors::Attempt).
-    #[must_use]
-    pub fn extensions(&self) -> &Extensions {
-        self.0.extensions()
     }
 
     /// Reads the whole body, up to 64 MiB. Read a larger body with [`chunk`](Self::chunk).
@@ -159,6 +152,7 @@ impl Response {
     }
 
     /// Converts this into a response of the `http` crate, for example for a proxy or a reader of bodies.
+    /// Its extensions have the [number of the attempt](crate::layers::errors::Attempt).
     #[must_use]
     pub fn into_http(self) -> http::Response<ResponseBody> {
         self.0

@@ -26,7 +26,7 @@ use tower_tds_outcome::{DeadlineAt, remove_connection_headers};
 use crate::{
     client::{
         base::Base,
-        body::{Bounds, ResponseBody},
+        body::{BodyBounds, ResponseBody},
         request::{Deadline, ReplayBytes, RequestBody},
     },
     http::{
@@ -80,7 +80,7 @@ pub struct ResponseFuture<R = Response<ResponseBody>> {
     inner: Result<Attempts, Option<Error>>,
     /// `None` after the end: a finished future that is kept does not count as a call.
     call: Option<TrackedCall>,
-    bounds: Bounds,
+    bounds: BodyBounds,
     /// Method and address, for the errors of the body.
     asked: Option<(Method, Uri)>,
     response: PhantomData<fn() -> R>,
@@ -96,7 +96,7 @@ impl Sender {
     ) -> ResponseFuture<R> {
         let call = TrackedCall(Arc::clone(self));
         let is_open = self.calls.begin();
-        let mut bounds = Bounds {
+        let mut bounds = BodyBounds {
             idle: self.read_timeout,
             deadline: None,
         };

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 #[cfg(feature = "metrics")]
 use metrics::{Label, counter, gauge};
 use tower_oidc_cc::Health;
-use tower_tds_limits::{Snapshot, WaitCause};
+use tower_tds_limits::Snapshot;
 use tower_tds_outcome::Rough;
 
 use crate::client::sender::Sender;
@@ -172,12 +172,7 @@ impl Status {
                 Rough(wait)
             ));
         }
-        Some(match limits.waits_for? {
-            WaitCause::InFlight => {
-                "a place in flight: responses are slow, or bodies are not read".to_owned()
-            }
-            cause => cause.to_string(),
-        })
+        limits.waits_for.map(|cause| cause.to_string())
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) struct InUse<B> {
 }
 
 /// Wait for a response head. Dropped before that, it shows that idle connections may be dead, too.
-pub(super) struct Wait<'a, B> {
+pub(super) struct HeadWait<'a, B> {
     pool: &'a Pool<B>,
     connection: &'a Mutex<AtHome<B>>,
     sent_at: Instant,
@@ -42,9 +42,9 @@ pub(super) struct Wait<'a, B> {
     pub(super) is_over: bool,
 }
 
-// === impl Wait ===
+// === impl HeadWait ===
 
-impl<'a, B> Wait<'a, B> {
+impl<'a, B> HeadWait<'a, B> {
     pub(super) fn begin(
         pool: &'a Pool<B>,
         connection: &'a Mutex<AtHome<B>>,
@@ -71,7 +71,7 @@ impl<'a, B> Wait<'a, B> {
     }
 }
 
-impl<B> Drop for Wait<'_, B> {
+impl<B> Drop for HeadWait<'_, B> {
     fn drop(&mut self) {
         lock(self.connection).waits = None;
         if !self.is_over {

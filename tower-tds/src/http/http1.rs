@@ -30,7 +30,7 @@ use tower_service::Service;
 use tower_tds_outcome::{Cause, HandOver, Handed, Outcome, chain};
 
 use crate::http::{
-    connection::{InUse, Wait, connection},
+    connection::{HeadWait, InUse, connection},
     pool::Pool,
 };
 
@@ -184,7 +184,7 @@ where
                 return Err(not_sent(ENDED));
             };
             hand_over.mark(Handed::Taken);
-            let mut wait = Wait::begin(&self.pool, &connection.home, is_reused);
+            let mut wait = HeadWait::begin(&self.pool, &connection.home, is_reused);
             match sender.try_send_request(request).await {
                 Ok(response) => {
                     wait.end();

@@ -1,6 +1,6 @@
 //! The public interface of the client: targets, bodies, certificates, proxies, connectors.
 
-use std::{future::IntoFuture, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use http::{Request, StatusCode};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -9,13 +9,13 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, pem::PemObject},
 };
-use tokio::time::{sleep, timeout};
-use tower_tds::{Builder, Client, Kind, layers::token::TokenEndpoint};
+use tower::Service as _;
+use tower_tds::{Builder, Client, Kind, RequestBody, layers::token::TokenEndpoint};
 
 use crate::client::{
     raw::{Act, Raw},
     world::{
-        Built as _, DATA, PATH, builder, builder_at, faults, https, secret, secure, served, until,
+        Built as _, DATA, PATH, builder, builder_at, https, read, secret, secure, served, until,
     },
 };
 
@@ -85,6 +85,21 @@ async fn foreign_or_malformed_target_is_refused_unsent() {
     }
 }
 
+#[test]
+fn call_made_without_a_runtime_runs_where_it_is_polled() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let (server, mut client) = runtime.block_on(served());
+    let request = Request::get(format!("{}{PATH}", server.base_url()));
+    let call = client.call(request.body(RequestBody::default()).expect("a request"));
+    let response = runtime.block_on(call).expect("data");
+    assert_eq!(response.status(), 200);
+    let called = runtime.block_on(read(client.get(PATH)));
+    called.expect("data");
+}
+
 /// What accepts a tunnel: any version, and any status that is a success.
 const ACCEPTS: [&str; 3] = [
     "1.0 200 OK\r\nvia: 1.1 proxy",
@@ -92,28 +107,14 @@ const ACCEPTS: [&str; 3] = [
     "1.1 204 OK",
 ];
 
-/// A proxy that waits this long before it accepts the n-th tunnel, and a client through it.
-async fn behind_a_proxy(waits: fn(usize) -> u64, texts: &[&str]) -> (tds_sim::Server, Raw, Client) {
+#[tokio::test]
+async fn client_works_through_a_proxy_with_a_root_certificate() {
     let (server, authority) = secure().await;
-    server.sim().set_faults(faults(texts));
-    let proxy = Raw::start(move |asked| {
-        vec![
-            Act::Wait(Duration::from_millis(waits(asked.call))),
-            Act::Tunnel(ACCEPTS[asked.call % 3]),
-        ]
-    });
-    let proxy = proxy.await;
+    let proxy = Raw::start(|asked| vec![Act::Tunnel(ACCEPTS[asked.call % 3])]).await;
     let client = builder(&server)
         .root_certificate(&authority)
         .proxy(&proxy.url.replace("http://", "http://ann:s3cr3t@"))
         .built();
-    client.tokens().ready().await.expect("a token");
-    (server, proxy, client)
-}
-
-#[tokio::test]
-async fn client_works_through_a_proxy_with_a_root_certificate() {
-    let (server, proxy, client) = behind_a_proxy(|_| 0, &[]).await;
     client.get(PATH).await.expect("data");
     // A tunnel for the token, and one for the data.
     let heads = proxy.calls();
@@ -129,40 +130,6 @@ async fn client_works_through_a_proxy_with_a_root_certificate() {
     // The token's tunnel is closed, and its permit is back a second later. The other one counts.
     until(|| client.limiter().snapshot().connections <= 1).await;
     assert_eq!(client.limiter().snapshot().connections, 1);
-}
-
-#[tokio::test]
-async fn call_without_a_connection_is_unsent_after_deadline_or_cancel() {
-    // The tunnel for the token is quick. The tunnels for data are slow.
-    let slow = |n| if n == 1 { 0 } else { 600 };
-    let (server, proxy, client) = behind_a_proxy(slow, &[]).await;
-    let request = Request::post(PATH).body("once").expect("a request");
-    let late = client.request(request).deadline(Duration::from_millis(100));
-    let error = late.await.expect_err("no tunnel");
-    assert_eq!(error.kind(), Kind::Timeout);
-    let gone = timeout(Duration::from_millis(100), client.get(PATH));
-    gone.await.expect_err("no tunnel");
-    until(|| proxy.calls().len() == 3).await;
-    sleep(Duration::from_millis(1_500)).await;
-    assert_eq!(server.ledger().summary().data_calls, 0);
-}
-
-#[tokio::test]
-async fn cancelled_call_on_a_reused_connection_is_completed() {
-    // The tunnels of the token and of the first call are quick. All others are slow.
-    let slow = |n| if n <= 2 { 0 } else { 5_000 };
-    let (server, _proxy, client) = behind_a_proxy(slow, &["head=400ms"]).await;
-    let first = tokio::spawn(client.get(PATH).into_future());
-    sleep(Duration::from_millis(150)).await;
-    // The second call begins to connect, and then gets the free connection of the first call.
-    let second = tokio::spawn(client.get(PATH).into_future());
-    let first = first.await.expect("no panic").expect("data");
-    first.bytes().await.expect("a whole body");
-    until(|| server.ledger().summary().data_calls == 2).await;
-    second.abort();
-    sleep(Duration::from_millis(1_500)).await;
-    let seen = server.ledger().summary();
-    assert_eq!((seen.complete, seen.aborted), (2, 0));
 }
 
 /// The configuration of one's own, with these roots.

@@ -10,8 +10,8 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use tds_sim::Config;
-use tokio::{task::JoinSet, time::Instant};
-use tower::{BoxError, Layer, ServiceExt};
+use tokio::time::Instant;
+use tower::{Layer, ServiceExt};
 use tower_tds::{
     Client, Kind, Limits, TdsLayer,
     layers::{errors::DeadlineAt, limits::ConnectionLimitLayer, token::Origin},
@@ -32,43 +32,6 @@ fn http(client: &Client, build: impl FnOnce(&mut legacy::Builder)) -> Http {
 fn request(target: String) -> Request<Full<Bytes>> {
     let request = Request::get(target).body(Full::default());
     request.expect("a request")
-}
-
-/// Makes 120 calls, and one more after its token was revoked. A missing path is a `NotFound`.
-#[tokio::test]
-async fn client_layer_works_over_http2() {
-    let (server, client) = served().await;
-    let service = client.layer().layer(http(&client, |http| {
-        http.http2_only(true);
-    }));
-    let call = |path: &str| {
-        let request = request(format!("{}{path}", server.base_url()));
-        service.clone().oneshot(request)
-    };
-    let mut calls = JoinSet::new();
-    for _ in 0..120 {
-        let call = call(PATH);
-        calls.spawn(async move {
-            let body = call.await?.into_body().collect().await;
-            body.map(|body| body.to_bytes())
-                .map_err(Into::<BoxError>::into)
-        });
-    }
-    for body in calls.join_all().await {
-        assert!(body.expect("a whole body").starts_with(b"{\"name\""));
-    }
-    server.sim().revoke_all();
-    let answer = call(PATH).await.expect("data");
-    assert_eq!(answer.status(), StatusCode::OK);
-    drop(answer);
-    let error = call("/no/such/thing").await.map(drop);
-    assert_eq!(error.expect_err("nothing").kind(), Kind::NotFound);
-    let seen = server.ledger().summary();
-    let refused = [423, 416].map(|status| seen.by_status.get(&status));
-    assert_eq!((seen.token_posts, refused), (2, [None; 2]));
-    assert!(seen.largest_second <= 50, "{seen:?}");
-    // All data calls share one socket; the token may have another.
-    assert!(seen.peak_sockets <= 2, "{seen:?}");
 }
 
 /// Requests as kube and tonic send them, and as a proxy passes them on.

@@ -86,6 +86,7 @@ async fn call(name: &str, begins: Arc<[u8]>, then: Then, expected: Kind) -> Kind
     let raw = raw.await;
     let client = match name {
         "silence of TLS" => raw.builder_of(&raw.url.replace("http:", "https:")).built(),
+        "bomb" => raw.builder().compression().built(),
         _ => raw.client(),
     };
     // The others end by themselves, also on a slow machine.

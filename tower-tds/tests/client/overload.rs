@@ -131,8 +131,8 @@ impl Load {
         sim.ledger().summary().data_calls
     }
 
-    /// Asserts what no speed changes: nothing that was sent was refused, calls beyond the quota were rejected, and after
-    /// the load the client is healthy.
+    /// Asserts what no speed changes: nothing that was sent was refused, calls beyond the quota were rejected, nothing is
+    /// sent after the deadlines, and after the load the client is healthy.
     ///
     /// Returns how many were sent.
     async fn judge(self, outcome: &Outcome, sim: &Sim, client: &Client) -> u64 {
@@ -141,6 +141,9 @@ impl Load {
         assert_eq!(statuses, [200], "{self:?}");
         assert!(summary.peak_sockets <= 60, "{self:?}: {summary:?}");
         assert!(!outcome.rejections.is_empty(), "{self:?}: it was too low");
+        sleep(Duration::from_millis(1_500)).await;
+        let after = sim.ledger().summary().data_calls;
+        assert_eq!(after, summary.data_calls, "{self:?}: sent after a deadline");
         for _ in 0..20 {
             client.get(PATH).await.expect("the load is over");
         }

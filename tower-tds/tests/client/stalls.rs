@@ -106,7 +106,7 @@ async fn call_hanging_in_any_stage_ends_at_its_deadline() {
             sim.revoke_all();
         }
         sim.set_faults(hangs(place));
-        // The token request took the only permit. This call takes the only place in flight.
+        // The token request took the only permit. This call takes the only slot in flight.
         let before = match place {
             Place::InFlight => Some(client.get(PATH).await.expect("a head")),
             _ => None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::{Instant, pause, resume, sleep};
+use tokio::time::{Instant, pause};
 use tower_tds::{
     AuthServer, Client, Kind, Limits, Quota, SharedLimits,
     layers::{limits::Rules, token::TokenEndpoint},
@@ -11,7 +11,7 @@ use tower_tds::{
 
 use crate::client::{
     raw::{Raw, answer, say, values},
-    world::{Built as _, count, faults, secret, served},
+    world::{Built as _, count, secret},
 };
 
 #[tokio::test]
@@ -142,21 +142,4 @@ async fn token_request_waits_most_of_a_minute_for_its_permit() {
     beside.tokens().ready().await.expect("a token");
     assert!(start.elapsed() > Duration::from_secs(50));
     assert_eq!(raw.seen(), ["POST", "t1", "t1", "t1", "t1", "POST"]);
-}
-
-#[tokio::test]
-async fn dead_token_socket_does_not_block_the_next_token_request() {
-    let (server, client) = served().await;
-    // The first socket is never closed by its server.
-    server.sim().set_faults(faults(&["token=slow:100000s"]));
-    let tokens = client.tokens().clone();
-    let call = tokio::spawn(async move { tokens.ready().await });
-    crate::client::world::until(|| server.ledger().summary().token_posts == 1).await;
-    pause();
-    let error = call.await.expect("no panic").expect_err("no answer");
-    sleep(error.retry_after().expect("a backoff")).await;
-    resume();
-    server.sim().set_faults(faults(&[]));
-    client.tokens().ready().await.expect("a token");
-    assert_eq!(server.ledger().summary().token_posts, 2);
 }

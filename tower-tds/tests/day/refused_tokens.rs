@@ -209,16 +209,6 @@ fn refused_tokens_fail_few_calls_of_an_hour_or_none() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_cold_start_waits_for_a_clock_that_is_two_seconds_behind() {
-    let accepts = Box::new(|age: Duration, _| age >= secs(2));
-    let stack = whole(RetryLayer::new(), judging(accepts, 86_400, INVALID));
-    let start = Instant::now();
-    let answered = stack.oneshot(data()).await;
-    answered.map(drop).expect("data");
-    assert!(start.elapsed() < secs(5), "{:?}", start.elapsed());
-}
-
 fn status(status: u16, body: &'static str) -> Result<Response<Full<Bytes>>, BoxError> {
     let response = Response::builder().status(status);
     Ok(response.body(Full::from(body))?)

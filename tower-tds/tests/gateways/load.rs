@@ -7,7 +7,6 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering::SeqCst},
     },
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -15,7 +14,7 @@ use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use hyper_util::{client::legacy, rt::TokioExecutor};
 use tds_sim::Server;
-use tokio::{task::JoinSet, time::sleep};
+use tokio::task::JoinSet;
 use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
 use tower_tds::{Client, Credentials, Limits, RequestBody};
 
@@ -70,32 +69,18 @@ pub(crate) async fn drive(
     load: Load,
     calls: u32,
 ) -> Vec<String> {
-    drive_by(TASKS, Duration::ZERO, client, front, load, calls).await
-}
-
-/// The same with `tasks` tasks. They start one after the other, and wait for `gap` after each call.
-pub(crate) async fn drive_by(
-    tasks: u32,
-    gap: Duration,
-    client: Caller,
-    front: SocketAddr,
-    load: Load,
-    calls: u32,
-) -> Vec<String> {
     let url = format!("http://{front}{}", load.target());
     let made = Arc::new(AtomicU32::new(0));
     let mut driving = JoinSet::new();
-    for nth in 0..tasks {
+    for _ in 0..TASKS {
         let (client, url, made) = (client.clone(), url.clone(), Arc::clone(&made));
         driving.spawn(async move {
             let mut lost = Vec::new();
-            sleep(gap * nth / tasks).await;
             while made.fetch_add(1, SeqCst) < calls {
                 let request = Request::get(&url).body(RequestBody::default());
                 let response = client.clone().oneshot(request.expect("a request"));
                 let ended = whole(response, load.size()).await;
                 lost.extend(ended.err().map(|error| error.to_string()));
-                sleep(gap).await;
             }
             lost
         });

@@ -74,13 +74,6 @@ impl Log {
         self.lines.iter().filter(|l| l.status == status).count()
     }
 
-    /// How many got this status in each volley. After a refusal nothing is sent for a second.
-    pub(crate) fn volleys(&self, status: u16) -> Vec<usize> {
-        let refused: Vec<_> = self.lines.iter().filter(|l| l.status == status).collect();
-        let volleys = refused.chunk_by(|one, next| next.at - one.at < 900);
-        volleys.map(<[_]>::len).collect()
-    }
-
     pub(crate) fn most_sockets(&self) -> u32 {
         let sockets = self.lines.iter().map(|line| line.sockets);
         sockets.max().unwrap_or_default()

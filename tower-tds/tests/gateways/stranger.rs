@@ -39,8 +39,6 @@ pub(crate) enum Comes {
     First,
     /// When the calls hold all connections.
     Later,
-    /// When all connections are open and few of them in use.
-    WhileIdle,
 }
 
 /// The result of a visit.
@@ -63,24 +61,10 @@ impl Visit {
         let (first, second) = match self.comes {
             Comes::First => (Duration::ZERO, LATER),
             Comes::Later => (LATER, Duration::ZERO),
-            Comes::WhileIdle => {
-                let all = load::drive(client.clone(), address, Load::Long, ALL).await;
-                assert!(all.is_empty(), "{all:?}");
-                (LATER, Duration::ZERO)
-            }
         };
         let made = async {
             sleep(second).await;
-            match self.comes {
-                Comes::First | Comes::Later => {
-                    load::drive(client, address, Load::Long, calls).await
-                }
-                Comes::WhileIdle => {
-                    // Together with the stranger's requests, that is less than the rate.
-                    let gap = Duration::from_millis(400);
-                    load::drive_by(10, gap, client, address, Load::Small, calls).await
-                }
-            }
+            load::drive(client, address, Load::Long, calls).await
         };
         let visit = async {
             sleep(first).await;
@@ -162,6 +146,3 @@ const LATER: Duration = Duration::from_secs(2);
 /// The wait of a refused stranger before its next try, for each of its sockets: 20 tries a second,
 /// which leave as much of the rate as the calls need.
 const AGAIN: Duration = Duration::from_millis(50);
-
-/// The stranger takes as many at once as there may be connections.
-const ALL: u32 = 60;

@@ -11,10 +11,10 @@
     reason = "a surprise in a test is a failed test, and so should an overflow be"
 )]
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use tds_sim::Rule;
-use tower_tds::{Limits, Proof, layers::limits::Rules};
+use tower_tds::{Limits, Proof, Quota, layers::limits::Rules};
 
 #[path = "../gateways/audit.rs"]
 mod audit;
@@ -28,7 +28,7 @@ mod throughput;
 mod world;
 
 use self::{
-    judge::Counting,
+    judge::{Clock, Counting},
     network::Network,
     world::{Seen, run},
 };
@@ -124,35 +124,45 @@ async fn in_flight_counts_refuse_nothing_with_proof_at_the_end() {
     }
 }
 
+/// Shows that the tests above, and those of clocks, can fail: without a rule, a proof or a guard that a
+/// service needs, it refuses calls.
 #[tokio::test(start_paused = true)]
-async fn in_flight_counts_refuse_calls_with_proof_at_the_head() {
-    // Shows that the test above can fail.
-    let counting = [Counting::of_50(Rule::InFlight)];
-    let network = Network::new("0ms", "none", "1s").with_bodies();
-    let seen = run(&counting, network, Limits::default(), 1_000).await;
-    assert!(
-        seen.refused() > 0 && seen.largest[0].in_flight > 50,
-        "{seen:?}"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn window_alone_is_refused_by_counters_and_buckets() {
-    // Shows that the tests above can fail.
-    let limits = Limits::default().rules(Rules::window());
-    let network = || Network::new("0ms", "none", "none");
-    let counting = [Counting::of_50(Rule::SlidingCounter)];
-    let counter = run(&counting, network(), limits.clone(), 2_000).await;
-    assert!(
-        counter.refused() > 0 && !counter.over.is_empty(),
-        "{counter:?}"
-    );
-    assert!(counter.largest[0].estimate > 50.0, "{counter:?}");
-    let counting = [Counting::of_50(Rule::LeakyBucket { burst: 10 })];
-    let bucket = run(&counting, network(), limits, 2_000).await;
-    assert!(
-        bucket.refused() > 0 && !bucket.over.is_empty(),
-        "{bucket:?}"
-    );
-    assert!(bucket.largest[0].level > 10.0, "{bucket:?}");
+async fn limits_without_what_a_service_needs_are_refused() {
+    let window = |limits: Limits| limits.rules(Rules::window());
+    // A permit is held for the interval, one part in 2,000 of it, and 1.5 ms: of 998 ms that is one second.
+    let fifty = NonZeroU32::new(50).expect("50 is not zero");
+    let unguarded = Quota::new(fifty, Duration::from_millis(998)).expect("an interval");
+    let slow = Clock::Ticks(-500);
+    for (rule, clock, limits, refused) in [
+        (Rule::InFlight, Clock::Exact, Limits::default(), true),
+        (
+            Rule::SlidingCounter,
+            Clock::Exact,
+            window(Limits::default()),
+            true,
+        ),
+        (
+            Rule::LeakyBucket { burst: 10 },
+            Clock::Exact,
+            window(Limits::default()),
+            true,
+        ),
+        (Rule::SlidingLog, slow, window(Limits::new(unguarded)), true),
+        (Rule::SlidingLog, slow, window(Limits::default()), false),
+    ] {
+        let mut network = Network::new("0ms", "none", "none");
+        if rule == Rule::InFlight {
+            network = Network::new("0ms", "none", "1s").with_bodies();
+        }
+        let seen = run(&[Counting::of_50(rule).by(clock)], network, limits, 2_000).await;
+        assert_eq!(!seen.over.is_empty(), refused, "{rule:?}: {seen:?}");
+        let largest = seen.largest[0];
+        let is_over = match rule {
+            Rule::InFlight => largest.in_flight > 50,
+            Rule::SlidingCounter => largest.estimate > 50.0,
+            Rule::LeakyBucket { .. } => largest.level > 10.0,
+            _ => largest.interval > 50,
+        };
+        assert_eq!(is_over, refused, "{rule:?}: {seen:?}");
+    }
 }

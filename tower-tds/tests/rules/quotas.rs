@@ -1,4 +1,4 @@
-//! Quotas of a small plan: a few calls a minute, alone and beside 50 a second.
+//! Quotas of a small plan: a few calls a minute, beside 50 a second.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -34,16 +34,6 @@ fn few(rule: Rule) -> u32 {
         6
     } else {
         5
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn quota_of_five_a_minute_holds_alone() {
-    let calls = (calls() / 20).max(100);
-    for (rule, proof) in ways(6) {
-        let few = few(rule);
-        let limits = Limits::new(a_minute(few)).proof(proof);
-        accepted(&[Counting::a_minute(rule, few)], &limits, calls).await;
     }
 }
 

@@ -129,19 +129,6 @@ async fn automatic_burst_has_few_refusals_at_random_buckets() {
     assert!(refused <= all / 1_000_000, "{refused} of {all}");
 }
 
-/// Slow responses, where ten unproven requests would be a third of the rate. The automatic burst keeps within the bucket
-/// in this run.
-#[tokio::test(start_paused = true)]
-async fn automatic_burst_is_not_refused_at_slow_responses() {
-    for jitter in ["none", "lognormal:10ms:200ms", "stall:5s:300ms"] {
-        let counting = [Counting::of_50(Rule::LeakyBucket { burst: 10 })];
-        let network = Network::new("10ms", jitter, SERVICES[2]);
-        let calls = calls().max(20_000);
-        let seen = run(&counting, network, Limits::default(), calls).await;
-        assert_eq!(seen.refused(), 0, "{jitter}: {seen:?}");
-    }
-}
-
 /// How long a service takes.
 const SERVICES: [&str; 4] = [
     "1ms",

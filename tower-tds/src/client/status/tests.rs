@@ -1,40 +1,9 @@
-use std::convert::Infallible;
-
 use http::{Request, Response, header::RETRY_AFTER};
 use http_body_util::Empty;
 use tower::service_fn;
 
 use super::*;
 use crate::{Client, RequestBody};
-
-#[tokio::test]
-async fn status_names_each_wait_cause() {
-    let fake = async |_: Request<RequestBody>| {
-        Ok::<_, Infallible>(Response::new(Empty::<bytes::Bytes>::new()))
-    };
-    let client = Client::from_service(service_fn(fake));
-    let mut status = client.status();
-    assert_eq!(status.waits_for(), None, "there is no call");
-    status.calls = 1;
-    assert_eq!(status.waits_for().as_deref(), Some("a token"));
-    client.tokens().ready().await.expect("a token");
-    let mut status = client.status();
-    assert_eq!(status.waits_for(), None, "there is no waiter");
-    let full = "a place in flight: responses are slow, or bodies are not read";
-    for (cause, text) in [
-        (WaitCause::Rate, "the rate limit"),
-        (WaitCause::InFlight, full),
-    ] {
-        status.limits.waits_for = Some(cause);
-        assert_eq!(status.waits_for().as_deref(), Some(text));
-    }
-    status.limits.silent_for = Some(Duration::from_millis(700));
-    let silence = "the end of the silence after a refusal, 700ms";
-    assert_eq!(status.waits_for().as_deref(), Some(silence));
-    status.limits.paused_for = Some(Duration::from_secs(90));
-    let pause = "the end of the pause after a 429, 90s";
-    assert_eq!(status.waits_for().as_deref(), Some(pause));
-}
 
 /// A probe that takes its traffic away while it is not ready would otherwise wait forever, because
 /// only a call can show that the quota is back.
