@@ -17,7 +17,10 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use hyper_util::client::legacy::connect::Connected;
 use tokio::time::{Instant, sleep, timeout};
-use tower_tds::{Builder, Client, Error, Kind, Limits, Quota, RequestBody, layers::limits::Rules};
+use tower_tds::{
+    Builder, Client, Error, Kind, Limits, Quota, RequestBody,
+    layers::{errors::Sent, limits::Rules},
+};
 
 use crate::client::{
     raw::{Act, Asked, Raw, answer, say},
@@ -237,7 +240,9 @@ async fn connect_of_a_call_that_has_gone_serves_the_next_one_and_sends_nothing_f
     let net = Pipes::new(|_| Duration::ZERO);
     let client = net.client(SECOND * 2).await;
     let gone = calls(&client, 1, SECOND).await.remove(0);
-    gone.expect_err("no connection yet");
+    let gone = gone.expect_err("no connection yet");
+    assert_eq!(gone.sent(), Sent::Never, "{gone}");
+    assert_eq!(gone.waited_for(), Some("a connection"));
     let cancelled = timeout(SECOND / 2, client.get(PATH));
     cancelled.await.map(drop).expect_err("no connection yet");
     sleep(SECOND * 2).await;
