@@ -216,6 +216,7 @@ impl Account {
     }
 
     /// When the next pending request can no longer be counted.
+    #[inline]
     fn next_pending_at(&self) -> Tick {
         let next = self.pending.peek();
         next.map_or(Tick::NEVER, |Reverse((at, _))| *at)

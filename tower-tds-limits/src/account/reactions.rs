@@ -20,6 +20,7 @@ use crate::{
 
 /// Whether the service answered the request within its limits. After a gateway's 504 that is unknown, because the service
 /// behind it may begin the request within the next second.
+#[inline]
 pub(crate) const fn is_within(outcome: Outcome) -> bool {
     !matches!(
         outcome,
@@ -80,6 +81,7 @@ impl Reactions {
     }
 
     /// Restores the rate, if the last 423 is long enough ago. Returns whether it was lowered.
+    #[inline]
     pub(crate) fn restore_rate(&mut self, now: Tick) -> bool {
         self.rate.times > 0 && self.rate.end(now)
     }
@@ -105,11 +107,13 @@ impl Reactions {
     }
 
     /// Whether a request that is granted at `now` closes its socket.
+    #[inline]
     pub(crate) fn closes_socket(&self, now: Tick) -> bool {
         now < self.closing_until
     }
 
     /// Returns what is left of `most` sockets after 416s, and until when, if they are lowered.
+    #[inline]
     pub(crate) fn most_sockets(&self, most: u32) -> Option<(u32, Tick)> {
         let times = Some(self.sockets.times).filter(|times| *times > 0)?;
         Some((lowered(most, 6, times), self.sockets.ends_at()))
@@ -131,11 +135,13 @@ impl Lowered {
     }
 
     /// When the last refusal is forgotten.
+    #[inline]
     fn ends_at(&self) -> Tick {
         self.refused.plus(LOWERED)
     }
 
     /// Ends it, if it is due.
+    #[inline]
     fn end(&mut self, now: Tick) -> bool {
         let ends = self.ends_at() <= now;
         if ends {

@@ -19,6 +19,7 @@ struct Usual {
 // === impl UsualTimes ===
 
 impl UsualTimes {
+    #[inline]
     pub(super) fn learn(&mut self, octave: u8, took: u64) {
         if let Some(usual) = self.0.get_mut(usize::from(octave)) {
             usual.learn(took.min(LONGEST));
@@ -34,6 +35,7 @@ impl UsualTimes {
 }
 
 /// Returns the octave of a deadline. A call without one is ordered as if it had a minute.
+#[inline]
 pub(super) fn octave(deadline: Option<&CallDeadline>) -> u8 {
     let whole = deadline.map_or(MINUTE, |deadline| nanos(deadline.whole));
     let octave = (whole / MILLISECOND).checked_ilog2().unwrap_or_default();
@@ -43,6 +45,7 @@ pub(super) fn octave(deadline: Option<&CallDeadline>) -> u8 {
 // === impl Usual ===
 
 impl Usual {
+    #[inline]
     fn learn(&mut self, took: u64) {
         if self.mean == 0 {
             // A deviation of a half, as in TCP, would reject whole deadlines after one response.

@@ -49,6 +49,7 @@ struct Rest<F> {
 // === impl SentCall ===
 
 impl<F> SentCall<F> {
+    #[inline]
     pub(super) fn new<B, E>(
         response: F,
         permit: RequestPermit,

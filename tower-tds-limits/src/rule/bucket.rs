@@ -140,6 +140,7 @@ impl Bucket {
     }
 
     /// Records the proof that a request granted at `granted` was counted no later than `at`.
+    #[inline]
     pub(crate) fn prove(&mut self, at: Tick, granted: Tick) {
         if self.withdraw(granted) {
             self.fall(at);
@@ -169,14 +170,17 @@ impl Bucket {
     }
 
     /// Returns the requests that have fallen and not drained.
+    #[inline]
     fn level(&self, now: Tick) -> u64 {
         self.empty_at.since(now).div_ceil(self.interval)
     }
 
+    #[inline]
     fn taken(&self) -> u64 {
         u64::try_from(self.unseen.len()).unwrap_or(u64::MAX)
     }
 
+    #[inline]
     fn fall(&mut self, at: Tick) {
         let mut drains = self.interval;
         if self.burst == Burst::Of(0) {
@@ -187,6 +191,7 @@ impl Bucket {
 
     /// Removes the unproven request that was granted at `granted`. Returns whether there was no evidence
     /// for it.
+    #[inline]
     pub(crate) fn withdraw(&mut self, granted: Tick) -> bool {
         let index = self.unseen.partition_point(|unseen| *unseen < granted);
         let is_unseen = self.unseen.get(index) == Some(&granted);

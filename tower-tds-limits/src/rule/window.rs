@@ -138,11 +138,13 @@ impl Window {
         begins.map(sum).max().unwrap_or_default()
     }
 
+    #[inline]
     pub(crate) fn grant(&mut self) {
         self.granted += 1;
     }
 
     /// Records the proof that a request was counted no later than `at`. Proofs come in order.
+    #[inline]
     pub(crate) fn prove(&mut self, at: Tick) {
         let (exact, at) = (at, at.round_up(self.grain));
         let until = self.before(self.runs.len()) + 1;
