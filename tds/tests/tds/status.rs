@@ -61,6 +61,7 @@ async fn page_shows_the_condition_and_each_resource_with_age_size_and_failure() 
     for target in targets {
         assert_eq!(backend.get(target).await.status, 200, "{target}");
     }
+    sleep(Duration::from_millis(5)).await;
     let page = Page::read(&backend).await;
     assert_eq!((page.shows("ready"), page.shows("troubles")), ("ready", ""));
     assert!(
