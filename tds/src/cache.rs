@@ -369,19 +369,15 @@ impl Resource {
     /// Whether a user can be served without a call to the service.
     fn is_settled(&self) -> bool {
         let fresh = |last: &Last| last.may_be_served(Duration::ZERO);
-        self.last.as_ref().is_some_and(fresh)
-            || self
-                .failed
-                .as_ref()
-                .is_some_and(|it| Instant::now() < it.end)
+        let failed = |it: &Failed| Instant::now() < it.end;
+        self.last.as_ref().is_some_and(fresh) || self.failed.as_ref().is_some_and(failed)
     }
 
     /// Returns the call in flight, and its start. The closed channel of an aborted call does not
     /// count.
     fn running(&self) -> Option<(Instant, watch::Receiver<()>)> {
-        self.call
-            .clone()
-            .filter(|(_, call)| call.has_changed().is_ok())
+        let call = self.call.clone();
+        call.filter(|(_, call)| call.has_changed().is_ok())
     }
 
     fn serve(&self, asked: &HeaderMap) -> (Response, bool) {

@@ -138,7 +138,7 @@ pub(crate) fn plain(text: &str) -> String {
     WORDS.iter().fold(text.to_owned(), replaced)
 }
 
-/// What a programmer has to do, and what a user of this program has to.
+/// Next steps of a programmer, each with that of a user of this program.
 pub(crate) const WORDS: [(&str, &str); 6] = [
     ("Builder::proxy", "--proxy or TDS_PROXY"),
     (

@@ -39,7 +39,7 @@ impl Refusal {
     }
 
     /// Returns the refusal for a failed call. It leaves out the error's text, which contains
-    /// addresses. Its `Retry-After` is at most `soon`, when the backend itself asks again.
+    /// addresses. Its `Retry-After` is at most `soon`, when the backend repeats its call.
     pub(crate) fn of(trouble: &Trouble, secrets: &Secrets, soon: Duration) -> Self {
         let Trouble::Service(error) = trouble else {
             let (status, wait) = match trouble {

@@ -45,15 +45,11 @@ impl Stored {
             let (coded, identity) = (Arc::clone(&coded), identity.clone());
             tokio::task::spawn_blocking(move || {
                 let all = [("br", brotli(&identity)), ("gzip", gzip(&identity))];
-                let all = all
-                    .into_iter()
-                    .filter_map(|(name, coded)| Some((name, coded.ok()?)));
-                drop(
-                    coded.set(
-                        all.filter(|(_, coded)| coded.len() < identity.len())
-                            .collect(),
-                    ),
-                );
+                let all = all.into_iter().filter_map(|(name, coded)| {
+                    let coded = coded.ok().filter(|coded| coded.len() < identity.len());
+                    Some((name, coded?))
+                });
+                drop(coded.set(all.collect()));
             });
         }
         Self {
@@ -104,10 +100,8 @@ impl Stored {
             *response.headers_mut() = headers;
             return response;
         }
-        let (tag, date) = (
-            headers.typed_get::<ETag>(),
-            headers.typed_get::<LastModified>(),
-        );
+        let tag = headers.typed_get::<ETag>();
+        let date = headers.typed_get::<LastModified>();
         let (status, body) = if is_known(asked, tag.as_ref(), date) {
             headers.remove(CONTENT_TYPE);
             (StatusCode::NOT_MODIFIED, Bytes::new())
@@ -125,14 +119,11 @@ impl Stored {
 
 /// Whether the user already has this representation (RFC 9110, section 13.2.2).
 fn is_known(asked: &HeaderMap, tag: Option<&ETag>, date: Option<LastModified>) -> bool {
-    match (
-        asked.typed_get::<IfNoneMatch>(),
-        asked.typed_get::<IfModifiedSince>(),
-    ) {
-        (Some(tags), _) => tag.is_some_and(|tag| !tags.precondition_passes(tag)),
-        (None, Some(since)) => date.is_some_and(|date| !since.is_modified(date.into())),
-        (None, None) => false,
+    if let Some(tags) = asked.typed_get::<IfNoneMatch>() {
+        return tag.is_some_and(|tag| !tags.precondition_passes(tag));
     }
+    let since = asked.typed_get::<IfModifiedSince>().zip(date);
+    since.is_some_and(|(since, date)| !since.is_modified(date.into()))
 }
 
 /// Returns one range of the body, or all of it if several or none are requested.
@@ -199,7 +190,7 @@ fn brotli(mut data: &[u8]) -> io::Result<Bytes> {
     Ok(coded.into())
 }
 
-/// What a response of this server varies by.
+/// Header by which responses of this server vary.
 const OURS: &str = "accept-encoding";
 
 /// Shorter texts are not coded, because one packet holds them anyway.

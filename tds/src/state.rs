@@ -171,7 +171,7 @@ fn private(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// What follows if nothing is shared.
+/// End of a warning: the price of a folder that cannot be used.
 const ALONE: &str = "each run requests a new token, and counts its requests alone";
 
 /// Longest quota for which a job of many requests waits at its start.

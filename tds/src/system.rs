@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Tells systemd, if it has started this program and waits for that (`sd_notify`).
+/// Notifies systemd, if it has started this program and waits for that (`sd_notify`).
 pub(crate) fn notify(lines: &[&str]) {
     #[cfg(unix)]
     {
