@@ -228,12 +228,11 @@ impl Cache {
 
     async fn last(&self, target: &str, last: Option<Last>) -> Result<Last, Trouble> {
         let now = Instant::now();
+        let has_data = |last: &Last| !last.stored.bytes().is_empty();
         let asked = Asked {
             target,
             condition: last.as_ref().and_then(|last| last.known.condition(now)),
-            replaces: last
-                .as_ref()
-                .is_some_and(|last| !last.stored.bytes().is_empty()),
+            replaces: last.as_ref().is_some_and(has_data),
             most: Some(LARGEST),
             ..Asked::default()
         };
@@ -253,10 +252,8 @@ impl Cache {
                 headers.append(name.clone(), value.clone());
             }
         }
-        let age = source
-            .get(AGE)
-            .and_then(|age| header::seconds(age.to_str().ok()?));
-        let age = age.unwrap_or_default();
+        let age = source.get(AGE).and_then(|age| age.to_str().ok());
+        let age = age.and_then(header::seconds).unwrap_or_default();
         let bounds = [self.bounds.fresh, self.bounds.stale.unwrap_or_default()];
         let times = Times::of(&headers, source.typed_get(), bounds);
         let stored = stored.unwrap_or_else(|| Stored::new(body.unwrap_or_default(), &headers));

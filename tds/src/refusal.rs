@@ -86,10 +86,8 @@ impl IntoResponse for Refusal {
         }
         let mut response = (self.status, Json(problem)).into_response();
         let headers = response.headers_mut();
-        headers.insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        let problem = HeaderValue::from_static("application/problem+json");
+        headers.insert(CONTENT_TYPE, problem);
         if let Some(wait) = self.retry_after {
             // Rounded up, because an early request is refused again.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

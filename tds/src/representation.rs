@@ -157,21 +157,18 @@ fn part(body: &Bytes, range: Option<Range>, headers: &mut HeaderMap) -> (StatusC
 /// Whether a user accepts a coding by its name (RFC 9110, section 12.5.3). A wildcard does not
 /// count.
 fn accepts(asked: &HeaderMap, name: &str) -> bool {
-    header::members(asked, &ACCEPT_ENCODING)
-        .iter()
-        .any(|coding| {
-            let (coding, weight) = coding.split_once(';').unwrap_or((coding, ""));
-            let is_zero = weight.trim().trim_start_matches("q=").parse() == Ok(0.0_f32);
-            coding.trim() == name && !is_zero
-        })
+    let codings = header::members(asked, &ACCEPT_ENCODING);
+    codings.iter().any(|coding| {
+        let (coding, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let is_zero = weight.trim().trim_start_matches("q=").parse() == Ok(0.0_f32);
+        coding.trim() == name && !is_zero
+    })
 }
 
 fn is_text(headers: &HeaderMap) -> bool {
     let media = header::media(headers);
-    media.starts_with("text/")
-        || ["json", "xml", "csv", "javascript"]
-            .iter()
-            .any(|it| media.contains(it))
+    let mut texts = ["json", "xml", "csv", "javascript"].iter();
+    media.starts_with("text/") || texts.any(|it| media.contains(it))
 }
 
 fn gzip(data: &[u8]) -> io::Result<Bytes> {

@@ -144,12 +144,8 @@ impl Settings {
         }
         let (Some(secret), []) = (secret, &missing[..]) else {
             let names = missing.join(", ");
-            let names_are = match names.rsplit_once(", ") {
-                Some((names, last)) => format!("{names} and {last} are"),
-                None => format!("{names} is"),
-            };
             return Err(Failure::usage(format!(
-                "{names_are} not set; --simulate calls a simulated service instead"
+                "not set: {names}; --simulate calls a simulated service instead"
             )));
         };
         let is_plain = |url: &str| {

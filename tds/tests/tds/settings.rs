@@ -179,7 +179,7 @@ async fn unknown_name_of_a_setting_is_refused_or_printed() {
     ] {
         // An empty variable counts as not set.
         for (value, code, told) in [("5/1s", code, told), ("", 0, "")] {
-            let mut run = bench.tds("get /v1/live/bus");
+            let mut run = bench.tds("get -q /v1/live/bus");
             run.env(name, value);
             let run = output(run).await;
             assert_eq!(run.status.code(), Some(code), "{name}: {}", err(&run));

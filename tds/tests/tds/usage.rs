@@ -56,8 +56,8 @@ async fn unusable_arguments_and_settings_end_with_exit_code_two() {
     let both = format!("{HERE} CLIENT_SECRET_FILE=/none");
     let at = |base: &str| HERE.replace("BASE_URL=http://127.0.0.1:1", &format!("BASE_URL={base}"));
     let (far, bare) = (at("http://data.example.org"), at("data.example.org"));
-    let secret = "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) is not set";
-    let missing = "TDS_BASE_URL and TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) are not set";
+    let secret = "tds: not set: TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE); --simulate";
+    let missing = "not set: TDS_BASE_URL, TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE);";
     for (line, settings, told) in [
         ("fetch", "", "fetch"),
         ("get", "", "<PATH>"),
@@ -82,7 +82,7 @@ async fn unusable_arguments_and_settings_end_with_exit_code_two() {
         ("get /p --connections -1", HERE, "--connections: write a"),
         ("get /p --connections 4294967296", HERE, "--connections: "),
         ("get /p --share 0/4", HERE, "--share: write a part"),
-        ("get /p", "CLIENT_ID=id", "TDS_AUTH_URL, TDS_BASE_URL and"),
+        ("get /p", "CLIENT_ID=id", "TDS_AUTH_URL, TDS_BASE_URL, TDS_"),
         ("get /p", half, missing),
         ("get /p", &none, secret),
         ("get /p", &both, "both set"),
