@@ -1,4 +1,4 @@
-//! Waits of a job, and what it tells its user about them.
+//! Waits of a job, and their lines on the standard error.
 
 use std::{pin::pin, time::Duration};
 
@@ -35,6 +35,9 @@ pub(crate) fn token_of(client: &Client) -> String {
 /// Describes what a job of one request waits for, which had `granted` permits before.
 pub(crate) fn response_of(client: &Client, granted: u64) -> String {
     let status = client.status();
+    if !status.token.is_ready() {
+        return token_of(client);
+    }
     let cause = match (status.limits.in_flight, status.limits.granted > granted) {
         (1.., _) => "the response",
         (0, true) => "another attempt, because there is no data yet",

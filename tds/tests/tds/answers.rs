@@ -619,8 +619,10 @@ async fn a_refused_or_failed_token_is_told_in_the_words_of_the_server_and_of_thi
                     err(&run)
                 );
                 let lines = err(&run);
-                let mut lines = lines.lines().filter(|line| !line.contains("waiting for "));
-                let first = lines.next().unwrap_or_default();
+                let is_wait = |line: &&str| line.contains("waiting for a token");
+                let (waits, others): (Vec<_>, Vec<_>) = lines.lines().partition(is_wait);
+                assert!(waits.iter().all(|line| line.contains(told)), "{lines}");
+                let first = others.first().copied().unwrap_or_default();
                 assert!(first.contains(told), "{status} {job}: {}", err(&run));
                 let has_ours =
                     code == 5 || status.starts_with(['2', '3']) || first.contains(is_ours);
