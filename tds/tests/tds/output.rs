@@ -56,7 +56,7 @@ async fn terminal_has_colours_unless_no_color_is_set() {
 #[tokio::test]
 async fn get_check_and_poll_print_lines_of_json() {
     let bench = Bench::new().await;
-    let run = bench.ends(0, "get /v1/live/bus --json").await;
+    let run = bench.ends(0, "get -q /v1/live/bus --json").await;
     assert_eq!(run.stdout.len(), 128);
     let whole = json!({ "event": "end", "exit": 0, "kind": null, "error": null });
     assert_eq!(events(&err(&run)), std::slice::from_ref(&whole));

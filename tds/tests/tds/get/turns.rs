@@ -43,7 +43,7 @@ async fn starts_in_a_row_and_forty_at_once_request_one_token() {
     // Each start waits for its turn and then sends. On a machine that stalls, late requests come together.
     let bench = Bench::with(|config| config.rate = 1_000).await;
     for _ in 0..4 {
-        let run = bench.ends(0, "get /v1/live/bus?$top=5&n=%24").await;
+        let run = bench.ends(0, "get -q /v1/live/bus?$top=5&n=%24").await;
         assert!(out(&run).starts_with(r#"{"name":"bus""#), "{}", out(&run));
         assert_eq!(err(&run), "");
     }
