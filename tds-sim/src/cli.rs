@@ -8,8 +8,8 @@ use std::{
 
 use clap::{Args, Parser, Subcommand};
 use tds_sim::{
-    Config, CountConnections, DataFault, Delay, ErrorBody, Network, Quota, Rule, Scripted,
-    TokenFault, parse_duration,
+    Config, CountConnections, DataFault, Delay, ErrorBody, Network, ParseError, Quota, Rule,
+    Scripted, TokenFault, parse_duration,
 };
 
 /// The transport data service, simulated from its contract, with a ledger of all calls.
@@ -29,20 +29,20 @@ pub(crate) struct Cli {
     #[arg(long, help_heading = LIMITS, default_value = "log")]
     rule: Rule,
     /// Requests that an IP address may make in each interval; more get 423
-    #[arg(long, help_heading = LIMITS, default_value_t = 50)]
+    #[arg(long, help_heading = LIMITS, default_value_t = 50, value_parser = limit)]
     rate: u32,
     /// Interval of --rate
     #[arg(long, help_heading = LIMITS, default_value = "1s", value_parser = interval)]
     per: Duration,
     /// Connections that an IP address may have at once; with more, its requests get 416
-    #[arg(long, help_heading = LIMITS, default_value_t = 60)]
+    #[arg(long, help_heading = LIMITS, default_value_t = 60, value_parser = limit)]
     connections: u32,
     /// What counts as a connection: accepted (every socket) or busy (every request in progress)
     #[arg(long, help_heading = LIMITS, value_name = "HOW", default_value = "accepted")]
     count_connections: CountConnections,
     /// Calls that a key may make in each window, such as 5/60s or 5/60; more get 429 [default: no
     /// quota]
-    #[arg(long, help_heading = LIMITS, value_name = "CALLS/WINDOW")]
+    #[arg(long, help_heading = LIMITS, value_name = "CALLS/WINDOW", value_parser = quota)]
     quota: Option<Quota>,
     /// Send Retry-After with a 429
     #[arg(long, help_heading = LIMITS)]
@@ -121,6 +121,7 @@ enum Instead {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 struct Relay {
     /// Address to relay to
     #[arg(long, value_name = "IP:PORT", value_parser = address)]
@@ -171,12 +172,26 @@ impl From<Cli> for Role {
     }
 }
 
+/// Parses a limit. Zero is refused, because it could be meant as no limit.
+fn limit(text: &str) -> Result<u32, &'static str> {
+    match text.parse() {
+        Ok(0) => Err("0 refuses every call; use 1 or more, or POST /set for a while"),
+        limit => limit.map_err(|_| "use a whole number, at most 4294967295"),
+    }
+}
+
+fn quota(text: &str) -> Result<Quota, String> {
+    let quota = text
+        .parse()
+        .map_err(|error: ParseError| error.to_string())?;
+    Ok(limit(text.split('/').next().unwrap_or_default()).map(|_| quota)?)
+}
+
 /// Parses a duration above zero.
 fn interval(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Ok(Duration::ZERO) => Err("use a length above zero, such as 1s".to_owned()),
-        Ok(interval) => Ok(interval),
-        Err(error) => Err(error.to_string()),
+        interval => interval.map_err(|error| error.to_string()),
     }
 }
 

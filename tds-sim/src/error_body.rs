@@ -64,11 +64,8 @@ impl FromStr for ErrorBody {
 }
 
 fn json(message: &str) -> String {
-    let message = message
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('/', "\\/");
-    format!("{{\"message\":\"{message}\"}}")
+    let body = serde_json::json!({ "message": message });
+    body.to_string().replace('/', "\\/")
 }
 
 const HTML: &str = "<!doctype html>\n<html>\n  <head><title>Error</title></head>\n  <body>\n    \

@@ -225,15 +225,12 @@ impl FromStr for When {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let wanted =
-            || ParseError::new("time of a fault", text, "every:N or a chance such as 0.01");
-        if let Some(n) = text.strip_prefix("every:") {
-            return n.parse().map(Self::Every).map_err(|_| wanted());
-        }
-        match text.parse() {
-            Ok(chance) if (0.0..=1.0).contains(&chance) => Ok(Self::Chance(chance)),
-            Ok(_) | Err(_) => Err(wanted()),
-        }
+        let is_chance = |chance: &f64| (0.0..=1.0).contains(chance);
+        let when = match text.strip_prefix("every:") {
+            Some(n) => n.parse().ok().map(Self::Every),
+            None => text.parse().ok().filter(is_chance).map(Self::Chance),
+        };
+        when.ok_or_else(|| ParseError::new("time of a fault", text, TIMES))
     }
 }
 
@@ -341,6 +338,8 @@ impl Script {
         struck.first().map(|scripted| scripted.fault)
     }
 }
+
+const TIMES: &str = "every:N or a chance such as 0.01";
 
 const DATA_FAULTS: &str = "reset-head, reset-body, truncate, endless, drip:PAUSE, stall:PAUSE, \
      garbage or 5xx[:BURST], each alone or with @every:N or @CHANCE, and with @PATH";

@@ -157,12 +157,8 @@ impl Resource {
         let mut response = Response::new(self.content);
         let head = response.headers_mut();
         insert(head, header::ETAG, &tag);
-        if let Some(modified) = self.modified {
-            insert(
-                head,
-                header::LAST_MODIFIED,
-                &httpdate::fmt_http_date(modified),
-            );
+        if let Some(modified) = self.modified.map(httpdate::fmt_http_date) {
+            insert(head, header::LAST_MODIFIED, &modified);
         }
         if is_current(headers, &tag, self.modified) {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -257,9 +253,7 @@ fn live(name: &str, bytes: u64, version: Option<u128>) -> String {
         version.unwrap_or_default()
     );
     let room = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let room = room
-        .saturating_sub(start.len())
-        .saturating_sub(LIVE_END.len());
+    let room = room.saturating_sub(start.len() + LIVE_END.len());
     let mut text = start;
     text.extend(std::iter::repeat_n('-', room.min(LIVE_MOST)));
     text.push_str(LIVE_END);

@@ -19,8 +19,8 @@ use tower_tds_outcome::retry_after;
 
 use crate::{ending::Trouble, header, manifest::Version, output::rough, page, state::State};
 
-/// What a job accepts as data, and when it may request some. HTML pages are accepted only if they are
-/// named.
+/// Types that a job accepts as data, and its turns to request some. Pages count only if you name their
+/// type, because a login portal sends them with any status.
 #[derive(Debug, Clone)]
 pub(crate) struct Accept {
     pub(crate) types: HeaderValue,
@@ -31,7 +31,7 @@ pub(crate) struct Accept {
     pub(crate) state: Option<Arc<State>>,
 }
 
-/// What a request asks for, which decides what answers it.
+/// Request of a job, which decides what counts as its answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Asked<'a> {
     pub(crate) target: &'a str,
@@ -48,7 +48,7 @@ pub(crate) struct Asked<'a> {
 }
 
 pub(crate) enum Answer {
-    /// The data is as the condition says. The headers may be new.
+    /// The data has not changed since the condition. The headers may be new.
     Same(HeaderMap),
     /// The data, or with a length the missing bytes of a file of that length.
     New(Data, Option<u64>),
@@ -103,7 +103,7 @@ impl Accept {
     }
 
     /// Requests data until there is an answer, or until the deadline. A response that is being
-    /// prepared is requested again when the service says so, and a page after these pauses.
+    /// prepared is requested again after the hint of the service, a page after these pauses.
     pub(crate) async fn get(
         &self,
         client: &Client,

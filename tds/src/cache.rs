@@ -228,12 +228,11 @@ impl Cache {
 
     async fn last(&self, target: &str, last: Option<Last>) -> Result<Last, Trouble> {
         let now = Instant::now();
+        let has_data = |last: &Last| !last.stored.bytes().is_empty();
         let asked = Asked {
             target,
             condition: last.as_ref().and_then(|last| last.known.condition(now)),
-            replaces: last
-                .as_ref()
-                .is_some_and(|last| !last.stored.bytes().is_empty()),
+            replaces: last.as_ref().is_some_and(has_data),
             most: Some(LARGEST),
             ..Asked::default()
         };
@@ -253,10 +252,8 @@ impl Cache {
                 headers.append(name.clone(), value.clone());
             }
         }
-        let age = source
-            .get(AGE)
-            .and_then(|age| header::seconds(age.to_str().ok()?));
-        let age = age.unwrap_or_default();
+        let age = source.get(AGE).and_then(|age| age.to_str().ok());
+        let age = age.and_then(header::seconds).unwrap_or_default();
         let bounds = [self.bounds.fresh, self.bounds.stale.unwrap_or_default()];
         let times = Times::of(&headers, source.typed_get(), bounds);
         let stored = stored.unwrap_or_else(|| Stored::new(body.unwrap_or_default(), &headers));
@@ -369,19 +366,15 @@ impl Resource {
     /// Whether a user can be served without a call to the service.
     fn is_settled(&self) -> bool {
         let fresh = |last: &Last| last.may_be_served(Duration::ZERO);
-        self.last.as_ref().is_some_and(fresh)
-            || self
-                .failed
-                .as_ref()
-                .is_some_and(|it| Instant::now() < it.end)
+        let failed = |it: &Failed| Instant::now() < it.end;
+        self.last.as_ref().is_some_and(fresh) || self.failed.as_ref().is_some_and(failed)
     }
 
     /// Returns the call in flight, and its start. The closed channel of an aborted call does not
     /// count.
     fn running(&self) -> Option<(Instant, watch::Receiver<()>)> {
-        self.call
-            .clone()
-            .filter(|(_, call)| call.has_changed().is_ok())
+        let call = self.call.clone();
+        call.filter(|(_, call)| call.has_changed().is_ok())
     }
 
     fn serve(&self, asked: &HeaderMap) -> (Response, bool) {

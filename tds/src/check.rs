@@ -8,12 +8,13 @@ use tokio::time::timeout;
 use tower_tds::Kind;
 
 use crate::{
-    answer::{Answer, Asked, PAUSES},
+    answer::{Asked, PAUSES},
     ending::Trouble,
     exit::{Exit, Failure},
     list,
     output::{self, counted, rough},
     settings::{Settings, duration},
+    wait::{patiently, response_of, token_of},
 };
 
 /// Print the settings, fetch one token, and make one data call
@@ -43,10 +44,8 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
     let service = settings.service_for_one().await?;
     for (name, proxy) in &service.routes {
         let text = format!("proxy: {name} through {proxy}\n");
-        tell(
-            json!({ "event": "proxy", "name": name, "proxy": proxy }),
-            text,
-        )?;
+        let event = json!({ "event": "proxy", "name": name, "proxy": proxy });
+        tell(event, text)?;
     }
     // Ignores the stored token, which proves nothing about the secret.
     let client = settings
@@ -57,13 +56,13 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
         let members = counted(fleet.members.into(), "member");
         let (share, total) = (fleet.share.requests, fleet.total.requests);
         let text = format!("fleet: {members}, this one with {share} of {total} requests\n");
-        tell(
-            json!({ "event": "fleet", "members": fleet.members, "share": share, "total": total }),
-            text,
-        )?;
+        let members = fleet.members;
+        let event = json!({ "event": "fleet", "members": members, "share": share, "total": total });
+        tell(event, text)?;
     }
     // If there is no token, the data call below returns the reason.
-    if let Ok(Ok(_)) = timeout(job.deadline, client.tokens().ready()).await {
+    let token = patiently(client.tokens().ready(), || token_of(&client));
+    if let Ok(Ok(_)) = timeout(job.deadline, token).await {
         let life = client.tokens().health().life_left.unwrap_or_default();
         let text = format!("token: valid for {}\n", rough(life));
         tell(json!({ "event": "token", "seconds": life.as_secs() }), text)?;
@@ -72,27 +71,23 @@ pub(crate) async fn run(job: Check, settings: &Settings) -> Result<Exit, Failure
         target: &job.path,
         ..Asked::default()
     };
-    let data = service.accept.get(&client, asked, job.deadline, &PAUSES);
-    let length = match data.await.and_then(Answer::data) {
-        Ok(data) => data.copy(async |_| Ok(())).await,
-        Err(trouble) => Err(trouble),
+    let length = async {
+        let answer = service.accept.get(&client, asked, job.deadline, &PAUSES);
+        answer.await?.data()?.copy(async |_| Ok(())).await
     };
-    match length {
+    let granted = client.status().limits.granted;
+    match patiently(length, || response_of(&client, granted)).await {
         Ok(length) => {
             let bytes = counted(length, "byte");
             let text = format!("data:  {} has {bytes}\n", job.path);
-            tell(
-                json!({ "event": "data", "url": job.path, "bytes": length }),
-                text,
-            )?;
+            let event = json!({ "event": "data", "url": job.path, "bytes": length });
+            tell(event, text)?;
         }
         // A 404 passes, because the default path need not exist.
         Err(Trouble::Service(error)) if error.kind() == Kind::NotFound && job.path == "/" => {
             let text = "data:  the service accepts the token; name a path to read data\n";
-            tell(
-                json!({ "event": "data", "url": job.path, "bytes": null }),
-                text.to_owned(),
-            )?;
+            let event = json!({ "event": "data", "url": job.path, "bytes": null });
+            tell(event, text.to_owned())?;
         }
         Err(trouble) => return Err(trouble.failure(&job.path)),
     }

@@ -26,7 +26,7 @@ pub(crate) enum Trouble {
     Page(Option<String>),
     /// No data in place of some.
     Empty,
-    /// Response that the service is still preparing, with its hint when to ask again.
+    /// Response that the service is still preparing, with its hint for the next request.
     Pending(Option<Duration>),
 }
 
@@ -277,7 +277,7 @@ pub(crate) fn is_of_the_token(error: &Error) -> bool {
 pub(crate) const QUOTA_GONE: &str = "the quota is used up, and a wait did not help; \
                                      try again later, or wait with --wait-quota";
 
-/// How rustls begins the names of a certificate that is not the host's.
+/// Text of rustls before the names in a certificate, if the host is not among them.
 const NAMES: &str = "; certificate is only valid for ";
 
 /// Refusals in a row, after which no further token is tried. The client has replaced each token itself.

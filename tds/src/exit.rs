@@ -35,10 +35,8 @@ impl Exit {
     /// or the service's operator.
     pub(crate) fn of(error: &Error) -> Self {
         // A call that waits for the quota may reach its deadline first.
-        if error
-            .waited_for()
-            .is_some_and(|cause| cause.ends_with("after a 429"))
-        {
+        let waits = error.waited_for();
+        if waits.is_some_and(|cause| cause.ends_with("after a 429")) {
             return Self::Quota;
         }
         // Neither the key nor the service is to blame.
@@ -92,10 +90,9 @@ impl Exit {
 
 /// Whether a proxy refused the way to the service: it has no right password, or does not allow it.
 fn is_of_the_proxy(error: &Error) -> bool {
-    let errors = chain(error).filter_map(|cause| cause.downcast_ref::<Error>());
+    let mut errors = chain(error).filter_map(|cause| cause.downcast_ref::<Error>());
     let is_refused = |it: &Error| it.kind() == Kind::Rejected && it.sent() == Sent::Never;
-    error.status() == Some(StatusCode::PROXY_AUTHENTICATION_REQUIRED)
-        || iter::once(error).chain(errors).any(is_refused)
+    error.status() == Some(StatusCode::PROXY_AUTHENTICATION_REQUIRED) || errors.any(is_refused)
 }
 
 // === impl Failure ===
@@ -138,7 +135,7 @@ pub(crate) fn plain(text: &str) -> String {
     WORDS.iter().fold(text.to_owned(), replaced)
 }
 
-/// What a programmer has to do, and what a user of this program has to.
+/// Next steps of a programmer, each with that of a user of this program.
 pub(crate) const WORDS: [(&str, &str); 6] = [
     ("Builder::proxy", "--proxy or TDS_PROXY"),
     (

@@ -1,9 +1,8 @@
 //! Fleets: a job joins one by `--fleet`, and `tds fleet status` shows its members.
 
-use std::{pin::pin, time::Duration};
+use std::time::Duration;
 
 use clap::Subcommand;
-use tokio::time::timeout;
 use tower_tds::Limiter;
 use tower_tds_fleet::{FleetError, Record, StoreFault, redis::Client};
 
@@ -11,6 +10,7 @@ use crate::{
     exit::{Exit, Failure, plain},
     output,
     settings::{BASE_URL, FLEET_NAME, FLEET_STORE, Settings},
+    wait::patiently,
 };
 
 /// Show the processes that share the limits
@@ -59,15 +59,14 @@ impl Settings {
         let fleet = fleet.map_err(|error| self.failure(&error))?;
         // A job joins once, so the cell is still empty.
         drop(self.fleet.set(fleet.clone()));
-        let mut ready = pin!(fleet.ready());
-        if let Ok(ready) = timeout(SOON, &mut ready).await {
-            return ready.map_err(|error| self.failure(&error));
-        }
-        output::note("waiting for the fleet's store: 17 s if it is new or was emptied");
-        tokio::select! {
-            ready = ready => ready.map_err(|error| self.failure(&error)),
-            () = self.stop.requested() => Ok(()),
-        }
+        let ready = async {
+            tokio::select! {
+                ready = fleet.ready() => ready.map_err(|error| self.failure(&error)),
+                () = self.stop.requested() => Ok(()),
+            }
+        };
+        let store = || "the fleet's store: 17 s if it is new or was emptied".to_owned();
+        patiently(ready, store).await
     }
 
     /// Leaves the fleet, so that the other members can use this share soon.
@@ -117,8 +116,5 @@ fn table(records: &[Record]) -> String {
     table
 }
 
-/// A member that has asked nothing for longer gets no share.
+/// A member gets no share if its last question is older.
 const SILENT: Duration = Duration::from_secs(5);
-
-/// A store that has a record of the fleet answers within this time.
-const SOON: Duration = Duration::from_secs(2);

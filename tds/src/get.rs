@@ -10,14 +10,14 @@ use std::{
 use clap::Args;
 use tempfile::SpooledTempFile;
 use tokio::time::{Instant, timeout};
-use tower_tds::Client;
 
 use crate::{
-    answer::{Answer, Asked, Data, PAUSES},
+    answer::{Asked, Data, PAUSES},
     ending::Trouble,
-    exit::{Exit, Failure, plain},
+    exit::{Exit, Failure},
     list, output, save,
     settings::{Settings, duration},
+    wait::{patiently, response_of, token_of},
 };
 
 /// Fetch one response, and print it only if it is complete
@@ -57,7 +57,8 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
         client.map_err(|_| late(format!("a share of the fleet's limits{}", fault())))??;
     // Waits for the token before the turn, because processes that wait for the same token would all
     // send at once when it comes.
-    let token = timeout(left(), client.tokens().ready()).await;
+    let token = patiently(client.tokens().ready(), || token_of(&client));
+    let token = timeout(left(), token).await;
     drop(token.map_err(|_| late(token_of(&client)))?);
     let there = job.out.as_ref().and_then(|out| fs::metadata(out).ok());
     let asked = Asked {
@@ -66,14 +67,15 @@ pub(crate) async fn run(job: Get, settings: &Settings) -> Result<Exit, Failure> 
         file: job.out.as_deref(),
         ..Asked::default()
     };
-    let answer = service.accept.get(&client, asked, left(), &PAUSES).await;
-    // Waits until a new token is saved for the next run. Since it is saved before its use, this
-    // usually ends at once.
-    drop(timeout(left().min(SAVING), client.tokens().idle()).await);
-    let written = match answer.and_then(Answer::data) {
-        Ok(data) => write(data, job.out.as_deref()).await,
-        Err(trouble) => Err(trouble),
+    let written = async {
+        let answer = service.accept.get(&client, asked, left(), &PAUSES).await;
+        // Waits until a new token is saved for the next run. Since it is saved before its use, this
+        // usually ends at once.
+        drop(timeout(left().min(SAVING), client.tokens().idle()).await);
+        write(answer?.data()?, job.out.as_deref()).await
     };
+    let granted = client.status().limits.granted;
+    let written = patiently(written, || response_of(&client, granted)).await;
     drop(service.simulated);
     written.map_err(|trouble| trouble.failure(&job.path))?;
     Ok(Exit::Whole)
@@ -92,15 +94,6 @@ async fn write(data: Data, path: Option<&Path>) -> Result<(), Trouble> {
     part.clear().await?;
     data.copy(async |data| part.write(data).await).await?;
     Ok(part.finish().await.map(drop)?)
-}
-
-/// Describes the token that the job waits for, by its endpoint and the last failure.
-fn token_of(client: &Client) -> String {
-    let health = client.tokens().health();
-    let last = health.last_error.as_ref();
-    let last = last.map(|error| format!(" ({})", plain(&error.to_string())));
-    let last = last.unwrap_or_default();
-    format!("a token from {}{last}", health.endpoint)
 }
 
 /// Most bytes of an incomplete body in memory, before a file takes them.

@@ -52,7 +52,7 @@ impl Known {
     }
 
     /// Reads an answer and decides whether it is new: the only place that does. Returns its headers, and
-    /// its data unless a 304 says that it is the same.
+    /// its data, unless that is the same by a 304.
     pub(crate) async fn read(
         &mut self,
         answer: Answer,
@@ -74,7 +74,11 @@ impl Known {
             }
         };
         if is_wrong {
-            warn(&wrong(asked.target));
+            warn(&format!(
+                "{}: the service answered 304 (not modified) although there was newer data, so \
+                 this path is requested without conditions from now on",
+                asked.target
+            ));
         }
         Ok((headers, body))
     }
@@ -129,14 +133,6 @@ fn condition(headers: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
     let is_past = date.duration_since(modified).is_ok_and(|age| age >= SECOND);
     let modified = headers.get(LAST_MODIFIED).filter(|_| is_past)?;
     Some((IF_MODIFIED_SINCE, modified.clone()))
-}
-
-/// Line for the user when 304s are proven wrong.
-fn wrong(target: &str) -> String {
-    format!(
-        "{target}: the service answered 304 (not modified) although there was newer data, so this \
-         path is requested without conditions from now on"
-    )
 }
 
 /// How long 304s are trusted at first.

@@ -38,6 +38,7 @@ mod state;
 mod status;
 mod stop;
 mod system;
+mod wait;
 
 use std::{
     io::{self, Write as _, stderr},
@@ -187,7 +188,10 @@ fn helpful(mut command: Command) -> Command {
             .after_help(after)
             .mut_args(|option| {
                 let is_of_all = option.is_global_set() && option.get_id() != "allow_empty";
-                option.hide(is_of_all)
+                // The error of a negative number then names its option.
+                let mut names = option.get_value_names().unwrap_or_default().iter();
+                let is_number = names.any(|name| NUMBERS.contains(&name.as_str()));
+                option.hide(is_of_all).allow_hyphen_values(is_number)
             });
     }
     command.mut_args(|option| {
@@ -251,6 +255,9 @@ async fn run_job(job: Job, settings: &Settings) -> Result<Exit, Failure> {
         Job::Fleet(Fleet::Status) => fleet::run(settings).await,
     }
 }
+
+/// Names of values that begin with a number.
+const NUMBERS: [&str; 4] = ["A/B", "N", "N/TIME", "TIME"];
 
 /// Options that few people need, or only with some jobs: this page does not show them.
 const IN_THE_MANUAL: [&str; 5] = ["allow_empty", "fleet_name", "state", "help", "version"];

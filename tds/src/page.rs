@@ -1,4 +1,4 @@
-//! HTML pages in place of data: how one is told, and its title.
+//! HTML pages in place of data: their first bytes, and their titles.
 
 use http::HeaderMap;
 

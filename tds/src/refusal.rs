@@ -39,7 +39,7 @@ impl Refusal {
     }
 
     /// Returns the refusal for a failed call. It leaves out the error's text, which contains
-    /// addresses. Its `Retry-After` is at most `soon`, when the backend itself asks again.
+    /// addresses. Its `Retry-After` is at most `soon`, when the backend repeats its call.
     pub(crate) fn of(trouble: &Trouble, secrets: &Secrets, soon: Duration) -> Self {
         let Trouble::Service(error) = trouble else {
             let (status, wait) = match trouble {
@@ -86,10 +86,8 @@ impl IntoResponse for Refusal {
         }
         let mut response = (self.status, Json(problem)).into_response();
         let headers = response.headers_mut();
-        headers.insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        let problem = HeaderValue::from_static("application/problem+json");
+        headers.insert(CONTENT_TYPE, problem);
         if let Some(wait) = self.retry_after {
             // Rounded up, because an early request is refused again.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

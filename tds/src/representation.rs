@@ -45,15 +45,11 @@ impl Stored {
             let (coded, identity) = (Arc::clone(&coded), identity.clone());
             tokio::task::spawn_blocking(move || {
                 let all = [("br", brotli(&identity)), ("gzip", gzip(&identity))];
-                let all = all
-                    .into_iter()
-                    .filter_map(|(name, coded)| Some((name, coded.ok()?)));
-                drop(
-                    coded.set(
-                        all.filter(|(_, coded)| coded.len() < identity.len())
-                            .collect(),
-                    ),
-                );
+                let all = all.into_iter().filter_map(|(name, coded)| {
+                    let coded = coded.ok().filter(|coded| coded.len() < identity.len());
+                    Some((name, coded?))
+                });
+                drop(coded.set(all.collect()));
             });
         }
         Self {
@@ -104,10 +100,8 @@ impl Stored {
             *response.headers_mut() = headers;
             return response;
         }
-        let (tag, date) = (
-            headers.typed_get::<ETag>(),
-            headers.typed_get::<LastModified>(),
-        );
+        let tag = headers.typed_get::<ETag>();
+        let date = headers.typed_get::<LastModified>();
         let (status, body) = if is_known(asked, tag.as_ref(), date) {
             headers.remove(CONTENT_TYPE);
             (StatusCode::NOT_MODIFIED, Bytes::new())
@@ -125,14 +119,11 @@ impl Stored {
 
 /// Whether the user already has this representation (RFC 9110, section 13.2.2).
 fn is_known(asked: &HeaderMap, tag: Option<&ETag>, date: Option<LastModified>) -> bool {
-    match (
-        asked.typed_get::<IfNoneMatch>(),
-        asked.typed_get::<IfModifiedSince>(),
-    ) {
-        (Some(tags), _) => tag.is_some_and(|tag| !tags.precondition_passes(tag)),
-        (None, Some(since)) => date.is_some_and(|date| !since.is_modified(date.into())),
-        (None, None) => false,
+    if let Some(tags) = asked.typed_get::<IfNoneMatch>() {
+        return tag.is_some_and(|tag| !tags.precondition_passes(tag));
     }
+    let since = asked.typed_get::<IfModifiedSince>().zip(date);
+    since.is_some_and(|(since, date)| !since.is_modified(date.into()))
 }
 
 /// Returns one range of the body, or all of it if several or none are requested.
@@ -166,21 +157,18 @@ fn part(body: &Bytes, range: Option<Range>, headers: &mut HeaderMap) -> (StatusC
 /// Whether a user accepts a coding by its name (RFC 9110, section 12.5.3). A wildcard does not
 /// count.
 fn accepts(asked: &HeaderMap, name: &str) -> bool {
-    header::members(asked, &ACCEPT_ENCODING)
-        .iter()
-        .any(|coding| {
-            let (coding, weight) = coding.split_once(';').unwrap_or((coding, ""));
-            let is_zero = weight.trim().trim_start_matches("q=").parse() == Ok(0.0_f32);
-            coding.trim() == name && !is_zero
-        })
+    let codings = header::members(asked, &ACCEPT_ENCODING);
+    codings.iter().any(|coding| {
+        let (coding, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let is_zero = weight.trim().trim_start_matches("q=").parse() == Ok(0.0_f32);
+        coding.trim() == name && !is_zero
+    })
 }
 
 fn is_text(headers: &HeaderMap) -> bool {
     let media = header::media(headers);
-    media.starts_with("text/")
-        || ["json", "xml", "csv", "javascript"]
-            .iter()
-            .any(|it| media.contains(it))
+    let mut texts = ["json", "xml", "csv", "javascript"].iter();
+    media.starts_with("text/") || texts.any(|it| media.contains(it))
 }
 
 fn gzip(data: &[u8]) -> io::Result<Bytes> {
@@ -199,7 +187,7 @@ fn brotli(mut data: &[u8]) -> io::Result<Bytes> {
     Ok(coded.into())
 }
 
-/// What a response of this server varies by.
+/// Header by which responses of this server vary.
 const OURS: &str = "accept-encoding";
 
 /// Shorter texts are not coded, because one packet holds them anyway.

@@ -4,6 +4,7 @@ use std::{error::Error, fmt::Display, num::NonZeroU32, path::Path, sync::Arc, ti
 
 use http::Uri;
 use tds_sim::{Config, Server};
+use tokio::time::timeout;
 use tower_tds::{
     AuthServer, Builder, Client, Credentials, CredentialsProvider, Limits, Quota,
     layers::token::TokenEndpoint,
@@ -14,12 +15,13 @@ use tower_tds_outcome::{Secrets, is_loopback};
 use crate::{
     answer::Accept,
     exit::{Failure, causes},
-    output::warn,
+    output::{rough, warn},
     settings::{
         AUTH_URL, BASE_URL, CA_FILE, CLIENT_ID, CONNECTIONS, DISCOVER, RATE, SECRET, SECRET_FILE,
         SHARE, STATE_DIR, Setting, Settings, TOKEN_URL, count, duration, read_secret,
     },
     state::{MINUTE, State},
+    wait::patiently,
 };
 
 /// Service of a job, and the builder of its client.
@@ -85,10 +87,12 @@ impl Settings {
         if let Some(longest) = longest.filter(|longest| longest.per() <= MINUTE)
             && self.store()?.is_none()
         {
-            tokio::select! {
-                () = tokio::time::sleep(longest.hold()) => {}
-                () = self.stop.requested() => {}
-            }
+            let earlier = || {
+                let hold = rough(longest.hold());
+                format!("the limits, which an earlier run may have used up: {hold}")
+            };
+            let stopped = timeout(longest.hold(), self.stop.requested());
+            drop(patiently(stopped, earlier).await);
         }
         Ok(service)
     }
@@ -140,12 +144,8 @@ impl Settings {
         }
         let (Some(secret), []) = (secret, &missing[..]) else {
             let names = missing.join(", ");
-            let names_are = match names.rsplit_once(", ") {
-                Some((names, last)) => format!("{names} and {last} are"),
-                None => format!("{names} is"),
-            };
             return Err(Failure::usage(format!(
-                "{names_are} not set; --simulate calls a simulated service instead"
+                "not set: {names}; --simulate calls a simulated service instead"
             )));
         };
         let is_plain = |url: &str| {

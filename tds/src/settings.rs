@@ -122,17 +122,16 @@ impl Options {
             Some(path) => env_file(path)?,
             None => Vec::new(),
         };
-        for (name, _) in &file {
-            if let Some((known, _)) = nearest(name) {
+        // The environment may have variables of other programs.
+        let all = strangers().into_iter();
+        let all = all.map(|name| ("the environment", name, 2));
+        let in_file = file
+            .iter()
+            .map(|(name, _)| ("--env-file", name.clone(), usize::MAX));
+        for (place, name, most) in in_file.chain(all) {
+            if let Some((known, _)) = nearest(&name).filter(|(_, letters)| *letters <= most) {
                 return Err(Failure::usage(format!(
-                    "--env-file: {name} is not a setting; the nearest is {known}"
-                )));
-            }
-        }
-        for name in strangers() {
-            if let Some((known, 0..=2)) = nearest(&name) {
-                return Err(Failure::usage(format!(
-                    "{name} in the environment is not a setting; the nearest is {known}"
+                    "{place}: {name} is not a setting; the nearest is {known}"
                 )));
             }
         }

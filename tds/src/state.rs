@@ -8,7 +8,7 @@ use std::{
     iter,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
-    time::{Duration, SystemTime},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use tower_tds::{Limits, Quota, layers::token::FileStore};
@@ -110,11 +110,8 @@ impl State {
     /// milliseconds since 1970.
     fn take(&self, granted: u64, longest: Duration) -> io::Result<Duration> {
         let mut options = fs::OpenOptions::new();
-        let mut file = options
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(&self.stamp)?;
+        let options = options.read(true).append(true).create(true);
+        let mut file = options.open(&self.stamp)?;
         // The system releases the lock if the process ends meanwhile.
         file.lock()?;
         let text = io::read_to_string(&file)?;
@@ -128,7 +125,7 @@ impl State {
         // A turn beyond the end of the longest queue was taken before the clock was set back.
         let farthest = now + FARTHEST.max(self.spacing * QUEUE);
         let all = text.lines().filter_map(|line| line.parse().ok());
-        let all = all.map(|millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
+        let all = all.map(|millis| UNIX_EPOCH + Duration::from_millis(millis));
         let mut all: Vec<_> = all.filter(|it| *it <= farthest + window).collect();
         let next = all.iter().max().map(|last| *last + self.spacing);
         let next = next.filter(|next| (now..=farthest).contains(next));
@@ -151,10 +148,7 @@ impl State {
         *recorded += u64::try_from(more).unwrap_or_default() + 1;
         all.push(next);
         all.retain(|it| *it + window > now);
-        let millis = |it: &SystemTime| {
-            it.duration_since(SystemTime::UNIX_EPOCH)
-                .unwrap_or_default()
-        };
+        let millis = |it: &SystemTime| it.duration_since(UNIX_EPOCH).unwrap_or_default();
         let lines = all.iter().map(|it| format!("{}\n", millis(it).as_millis()));
         file.set_len(0)?;
         file.write_all(lines.collect::<String>().as_bytes())?;
@@ -171,7 +165,7 @@ fn private(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// What follows if nothing is shared.
+/// End of a warning: the price of a folder that cannot be used.
 const ALONE: &str = "each run requests a new token, and counts its requests alone";
 
 /// Longest quota for which a job of many requests waits at its start.

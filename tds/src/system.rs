@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Tells systemd, if it has started this program and waits for that (`sd_notify`).
+/// Notifies systemd, if it has started this program and waits for that (`sd_notify`).
 pub(crate) fn notify(lines: &[&str]) {
     #[cfg(unix)]
     {
@@ -22,19 +22,14 @@ pub(crate) fn notify(lines: &[&str]) {
 /// Returns the folder in which the state of this user's programs is kept.
 pub(crate) fn state_folder() -> Option<String> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
-    let home = |home: PathBuf, below: &str| home.join(below);
+    let below = |home: PathBuf| home.join(".local/state");
     let base = set("XDG_STATE_HOME").map(PathBuf::from);
-    let base = base.or_else(|| Some(home(set("HOME")?.into(), ".local/state")));
+    let base = base.or_else(|| Some(below(set("HOME")?.into())));
     let local = || set("LOCALAPPDATA").filter(|_| cfg!(windows));
     let base = base.or_else(|| Some(local()?.into()));
     // Without `HOME` the system knows the folder of a user, except of most services on Linux.
     let known = || env::home_dir().filter(|_| !cfg!(target_os = "linux"));
-    let below = match env::consts::OS {
-        "macos" => "Library/Application Support",
-        "windows" => "AppData/Local",
-        _ => ".local/state",
-    };
-    let base = base.or_else(|| Some(home(known()?, below)))?;
+    let base = base.or_else(|| known().map(below))?;
     base.join("tds").into_os_string().into_string().ok()
 }
 

@@ -40,7 +40,7 @@ mod tests;
 /// | 408, 425, 429, 5xx, or the code `temporarily_unavailable`, `server_error`, `slow_down` | transient: tried again |
 /// | 403 with an `error` code | a wrong setting; not transient |
 /// | another 4xx | transient: tried again |
-/// | 200 with an `error` and no token | as a 400: not transient, unless the code says so |
+/// | 200 with an `error` and no token | as a 400: not transient, unless its code is |
 ///
 /// # Examples
 ///

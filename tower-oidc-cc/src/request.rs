@@ -34,11 +34,11 @@ pub(crate) struct Grant {
     pub(crate) settings: TokenRequests,
 }
 
-/// What all token requests of a source have in common.
+/// Settings that all token requests of a source share.
 pub(crate) struct TokenRequests {
     pub(crate) endpoint: TokenEndpoint,
     pub(crate) provider: CredentialsProvider,
-    /// What no text may show: the credentials that are sent, and the tokens that come.
+    /// Credentials that are sent and tokens that come, which no text may show.
     pub(crate) secrets: Secrets,
     /// Fields of all forms, besides those of the grant and the client.
     pub(crate) fields: Vec<(String, String)>,

@@ -357,7 +357,7 @@ impl Health {
 // === impl TokenSourceBuilder ===
 
 impl TokenSourceBuilder {
-    /// Asks for these scopes, separated by spaces (RFC 6749, section 3.3); by default for those that the server has set for
+    /// Requests these scopes, separated by spaces (RFC 6749, section 3.3); by default for those that the server has set for
     /// the client.
     #[must_use]
     pub fn scope(self, scopes: impl Into<String>) -> Self {

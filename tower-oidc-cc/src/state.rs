@@ -49,10 +49,10 @@ pub(crate) struct State {
     pub(crate) notices: Vec<Notice>,
 }
 
-/// A token, and what the service has said of it.
+/// A token, with the service's responses to it.
 struct Kept {
     bearer: Arc<Bearer>,
-    /// Whether its first call is this process's: nobody else has used it, and the layer reads the responses.
+    /// Whether its first call is this process's: no other has used it, and the layer reads the responses.
     is_own: bool,
     is_accepted: bool,
     /// Refusals since it was last accepted.
@@ -104,7 +104,7 @@ pub(crate) enum Trigger {
     Role,
 }
 
-/// What a call does that needs a token.
+/// Next step of a call that needs a token.
 #[derive(Debug)]
 pub(crate) enum Need {
     Send(Arc<Bearer>),
@@ -455,10 +455,10 @@ const BEHIND: Duration = Duration::from_secs(2);
 /// Shortest time until a token that is too young is preferred to a refused one again.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Age from which a token that was not seen in use counts as accepted before. Clocks are rarely further behind, and a
-/// deployment of tokens that nobody accepts takes longer.
+/// deployment whose tokens no service accepts takes longer.
 const YOUNG: Duration = Duration::from_secs(120);
-/// Time between two reads of the credentials after their refusal. A secret's file is small, and a vault is asked no more
-/// often than a health check would.
+/// Time between two reads of the credentials after their refusal. A secret's file is small, and a vault gets no more
+/// requests than by a health check.
 const READ_EVERY: Duration = Duration::from_secs(5);
 /// Time after which changed credentials are sent if others were refused in a row, because a provider may make new ones
 /// with each call.

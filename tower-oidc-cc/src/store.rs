@@ -42,9 +42,9 @@ mod tests;
 /// token itself: bound your own operations, if they may hang. Tokens are stored in plain text: restrict the readers, or
 /// encrypt the bytes of [`StoredToken::as_bytes`].
 ///
-/// What the endpoint said in place of a token is in the entry too: after a `Retry-After`, no other process
-/// asks before its end (five minutes at most), and credentials that were refused are sent again after a minute. Another
-/// secret is sent at once, and a valid token wins.
+/// A failure of the endpoint is in the entry as well, and counts while no token there is valid. After a `Retry-After`, no
+/// other process sends a request before its end (five minutes at most). Refused credentials are sent again after a
+/// minute, and another secret at once.
 ///
 /// Keys contain the address of the endpoint, the client id and all values of
 /// [`TokenSourceBuilder::field`](crate::TokenSourceBuilder::field), each with its length, but
@@ -132,7 +132,7 @@ pub trait TokenStore: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Box<dyn Error + Send + Sync>>> + Send;
 }
 
-/// Entry for a [`TokenStore`]: its bytes and its expiry. It is a token, and what the endpoint said in place of a newer one.
+/// Entry for a [`TokenStore`]: its bytes and its expiry. It is a token, and the failure of the request for a newer one.
 ///
 /// `Debug` shows no token. Times are those of the wall clock, because two machines share no other.
 ///
@@ -169,7 +169,7 @@ struct Entry<'a> {
     said: Option<Said<'a>>,
 }
 
-/// What the endpoint said when it gave no token, so that other processes do not ask before it is over.
+/// Failure of the endpoint, so that other processes send no request before it is over.
 #[derive(Serialize, Deserialize)]
 struct Said<'a> {
     /// Digest of the credentials: corrected ones are sent at once.
@@ -185,7 +185,7 @@ struct Said<'a> {
 /// The store of a source.
 pub(crate) struct BoxStore(Box<dyn Erased>);
 
-/// What a flight needs of its source.
+/// Parts of a source that a flight needs.
 pub(crate) struct FlightContext<'a> {
     pub(crate) key: String,
     pub(crate) digest: u16,
@@ -302,7 +302,7 @@ impl<'a> Entry<'a> {
 // === impl Said ===
 
 impl<'a> Said<'a> {
-    /// Creates it from an error of the endpoint; `None` if that has not told how long to wait.
+    /// Creates it from an error of the endpoint; `None` if that has no wait.
     fn new(digest: u16, error: &'a TokenError, now: SystemTime) -> Option<Self> {
         let (status, is_refusal, words) = error.said()?;
         let refusal = is_refusal.then_some(REFUSED);
@@ -317,7 +317,7 @@ impl<'a> Said<'a> {
         })
     }
 
-    /// Returns what the endpoint said to these credentials, with the wait that is left. A clock that was set can end it,
+    /// Returns the failure of these credentials, with the wait that is left. A clock that was set can end it,
     /// but not extend it.
     fn error_at(&self, now: SystemTime, digest: u16) -> Option<TokenError> {
         let age = now.duration_since(time(self.at)?).ok()?;
@@ -343,7 +343,7 @@ impl BoxStore {
         Self(Box::new(store))
     }
 
-    /// Returns the token of another process, or what the endpoint said to it. Otherwise it is the turn of this process,
+    /// Returns the token of another process, or its failure. Otherwise it is the turn of this process,
     /// which awaits `asked` and saves its result.
     ///
     /// It saves before it returns, because a program may end as soon as it has a token.
@@ -380,7 +380,7 @@ impl BoxStore {
 // === impl FlightContext ===
 
 impl FlightContext<'_> {
-    /// Returns what an entry answers to this process: a token that is no older than its own, or what the endpoint said.
+    /// Returns what an entry answers to this process: a token that is no older than its own, or a failure.
     fn answer(&self, stored: &StoredToken) -> Option<Result<Issued, TokenError>> {
         let (now, entry) = (self.clock.now(), stored.entry(&self.key)?);
         // The store must not bring back an older token in place of one that was refused.
@@ -397,7 +397,7 @@ impl FlightContext<'_> {
         entry.said?.error_at(now.wall, self.digest).map(Err)
     }
 
-    /// Returns the entry after a failure: the token that is there, if it is valid, and what the endpoint said.
+    /// Returns the entry after a failure: the token that is there, if it is valid, and the failure.
     fn failed<'a>(&'a self, found: Option<&'a StoredToken>, error: &'a TokenError) -> Entry<'a> {
         let now = self.clock.now();
         let found = found.and_then(|stored| stored.entry(&self.key));

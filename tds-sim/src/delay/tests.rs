@@ -169,27 +169,7 @@ fn each_form_of_a_delay_is_read() {
 
 #[test]
 fn malformed_delay_error_shows_the_expected_form() {
-    let uniform =
-        "uniform:0ms uniform:0ms:1ms:2ms uniform:0:50ms uniform:0ms:-1ms uniform:50ms:10ms";
-    for (form, texts) in [
-        (
-            "none, 20ms, uniform:MIN:MAX,",
-            " fast none:1ms 20ms:30ms 20 20m 1.5s",
-        ),
-        ("uniform:MIN:MAX, such as", uniform),
-        (
-            "lognormal:MEDIAN:P99, such as",
-            "lognormal:50ms:10ms lognormal:0ms:10ms",
-        ),
-        (
-            "stall:EVERY:LENGTH, such as",
-            "stall::1ms stall:1s:2s stall:0s:0s",
-        ),
-        (
-            "pareto:MIN:ALPHA, such as",
-            "pareto:5ms:0 pareto:5ms:NaN pareto:5ms:inf pareto:5ms:steep",
-        ),
-    ] {
+    for (form, texts) in MALFORMED.lines().filter_map(|row| row.split_once(" <- ")) {
         for text in texts.split(' ') {
             let error = text.parse::<Delay>().expect_err(text).to_string();
             let expected = format!("bad delay `{text}`; use {form}");
@@ -197,6 +177,13 @@ fn malformed_delay_error_shows_the_expected_form() {
         }
     }
 }
+
+const MALFORMED: &str = "\
+none, 20ms, uniform:MIN:MAX, <-  fast none:1ms 20ms:30ms 20 20m 1.5s
+uniform:MIN:MAX, such as <- uniform:0ms uniform:0ms:1ms:2ms uniform:0:50ms uniform:0ms:-1ms uniform:50ms:10ms
+lognormal:MEDIAN:P99, such as <- lognormal:50ms:10ms lognormal:0ms:10ms
+stall:EVERY:LENGTH, such as <- stall::1ms stall:1s:2s stall:0s:0s
+pareto:MIN:ALPHA, such as <- pareto:5ms:0 pareto:5ms:NaN pareto:5ms:inf pareto:5ms:steep";
 
 #[test]
 fn durations_have_a_whole_number_and_a_unit() {

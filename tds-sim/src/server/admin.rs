@@ -27,7 +27,7 @@ use crate::{
     sim::Sim,
     state::Part,
     stub::{Calls, Stub, pairs},
-    text::parse_duration,
+    text::{parse_duration, word},
 };
 
 mod fields;
@@ -130,11 +130,9 @@ fn control(sim: &Sim, head: &Parts, fields: &Fields) -> Result<Option<ApiKey>, R
         }
         "/revoke-all" => sim.revoke_all(),
         "/roles" => {
-            let known = |role: &&str| ["live", "history", "none"].contains(role);
-            if let Some(role) = fields.all("role").find(|role| !known(role)) {
-                return Err(format!("bad role `{role}`; use live, history or none").into());
-            }
-            sim.set_roles(client, fields.all("role"))?;
+            let known = ["live", "history", "none"].map(|role| (role, role));
+            let roles = fields.all("role").map(|role| word("role", role, &known));
+            sim.set_roles(client, roles.collect::<Result<Vec<_>, _>>()?)?;
         }
         "/add-key" => return Ok(Some(sim.add_key(fields.one("member").unwrap_or("demo"))?)),
         "/rotate-secret" => return Ok(Some(sim.rotate_secret(client)?)),

@@ -32,7 +32,7 @@ POST /set {"rate":{"of":1}} -> field `rate`
 POST /set?quote=1  -> unknown field `quote`
 POST /reset part=everything -> ledger, faults, settings, tokens, limits, stubs
 POST /revoke-all token=a -> unknown field `token`; use none
-POST /roles role=hystory -> live, history or none
+POST /roles role=hystory -> live, history, none
 POST /roles client=a -> client_id, role
 POST /add-key name=a -> member
 POST /disable-key client_id=a -> no key has this client id

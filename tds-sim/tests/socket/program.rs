@@ -112,36 +112,51 @@ fn relay_command_forwards_bytes_and_prints_its_counts() {
 
 #[test]
 fn malformed_switch_prints_one_line_with_the_expected_form() {
-    for (switches, says) in [
-        (&["--frob"][..], "--frob"),
-        (&["--rule", "guess"], "leaky:BURST"),
-        (&["--quota", "many"], "CALLS/WINDOW"),
-        (&["--fault", "200"], "reset-head"),
-        (&["--token-fault", "sad"], "slow:PAUSE"),
-        (&["--error-body", "yaml"], "json, text, html, xml, empty"),
-        (&["--delay-head", "soon"], "uniform"),
-        (&["--count-connections", "some"], "see --help"),
-        (&["relay"], "--to <IP:PORT>"),
-        (&["--rate", "-1"], "--rate"),
-        (&["--connections", "-1"], "--connections"),
-        (&["--delay-head", "-5ms"], "unexpected argument"),
-        (&["--per", "0s"], "above zero"),
-        (&["--quota", "5/0s"], "CALLS/WINDOW"),
-        (&["relay"], "required"),
-        (&["relay", "--to", "localhost:80"], "127.0.0.1:8082"),
-        (&["--seed", "1", "relay", "--to", "127.0.0.1:1"], "relay"),
-    ] {
-        let output = run(switches);
-        let error = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{switches:?}");
-        assert!(
-            error.starts_with("error: ") && error.contains(says),
-            "{error}"
-        );
-        assert_eq!(error.lines().count(), 1, "{error}");
-        assert!(output.stdout.is_empty());
+    for line in REFUSED.lines() {
+        let (switches, says) = line.split_once(" -> ").unwrap();
+        let (names, values) = switches.split_once('|').unwrap();
+        for name in names.split(", ") {
+            for value in values.split_whitespace() {
+                let mut switches: Vec<_> = name.split_whitespace().collect();
+                let option = switches.iter().find(|it| it.starts_with("--")).copied();
+                switches.push(value.trim_matches('\''));
+                let output = run(&switches);
+                let error = text(&output.stderr);
+                assert_eq!(output.status.code(), Some(2), "{switches:?}");
+                assert!(option.is_none_or(|it| error.contains(it)), "{error}");
+                assert!(
+                    error.starts_with("error: ") && error.contains(says),
+                    "{error}"
+                );
+                assert_eq!(error.lines().count(), 1, "{error}");
+                assert!(output.stdout.is_empty());
+            }
+        }
     }
 }
+
+/// Switches, values of the last one, and a part of the error.
+const REFUSED: &str = "\
+| --frob -> --frob
+| --delay-head=-5ms --per=-1s -> `; use
+| relay -> required arguments were not provided: --to <IP:PORT>
+relay --to | localhost:80 '' -> 127.0.0.1:8082
+relay --seed | -1 NaN -> --seed <SEED>
+--seed 1 relay --to | 127.0.0.1:1 -> relay
+--rate, --connections | 0 00 -> >': 0 refuses every call; use 1 or more, or POST /set
+--rate, --connections | -1 1.5 1e3 NaN inf 4294967296 '' -> >': use a whole number
+--quota | 0/60 0/60s -> 0 refuses every call; use 1 or more
+--quota | many 5 5/0s 5/NaN -1 4294967296/60 '' -> use CALLS/WINDOW
+--per, --live-every | 0s 0ns 0 1.5s NaN inf 18446744073709551616s '' -> , such as
+--expires-in, --live-bytes, --arrivals-kept, --seed | -1 NaN 18446744073709551616 '' -> invalid
+--auth-port, --data-port, --admin-port | -1 65536 NaN '' -> invalid value
+--delay-head, --delay-counting | 0 soon NaN pareto:1ms:NaN '' -> pareto:MIN:ALPHA
+--rule | guess leaky: leaky:-1 leaky:NaN leaky:4294967296 '' -> leaky:BURST
+--fault | 200 999 503:0 503:-1 503:NaN '' -> 5xx[:BURST]
+--fault, --token-fault | 503@every:0 503@every:-1 503@NaN 503@-1 503@1.1 503@ -> every:N
+--token-fault | sad slow503 '' -> slow:PAUSE
+--error-body | yaml '' -> json, text, html, xml, empty
+--count-connections | some '' -> accepted, busy; see --help";
 
 #[test]
 fn a_port_that_is_taken_is_an_error() {

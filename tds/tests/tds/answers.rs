@@ -1,4 +1,4 @@
-//! What is an answer, and what is new: the same for each job, whatever servers and firewalls send.
+//! Answers, and which of them are new: each job decides alike, whatever servers and firewalls send.
 
 use std::{fs, io::Write as _};
 
@@ -618,7 +618,11 @@ async fn a_refused_or_failed_token_is_told_in_the_words_of_the_server_and_of_thi
                     "{status} {job}: {}",
                     err(&run)
                 );
-                let first = err(&run).lines().next().unwrap_or_default().to_owned();
+                let lines = err(&run);
+                let is_wait = |line: &&str| line.contains("waiting for a token");
+                let (waits, others): (Vec<_>, Vec<_>) = lines.lines().partition(is_wait);
+                assert!(waits.iter().all(|line| line.contains(told)), "{lines}");
+                let first = others.first().copied().unwrap_or_default();
                 assert!(first.contains(told), "{status} {job}: {}", err(&run));
                 let has_ours =
                     code == 5 || status.starts_with(['2', '3']) || first.contains(is_ours);

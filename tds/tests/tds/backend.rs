@@ -243,7 +243,7 @@ async fn users_who_disconnect_free_their_places() {
     drop(first);
 }
 
-// A balancer sends no user to a backend that is not ready, so no call would ask for the token.
+// A balancer sends no user to a backend that is not ready, so no call would need a token.
 #[tokio::test]
 async fn health_check_alone_gets_a_token_once_the_endpoint_is_back() {
     let bench = Bench::new().await;
@@ -395,7 +395,7 @@ async fn a_failing_service_is_bridged_by_the_longer_of_its_header_and_the_option
         sleep(Duration::from_millis(5)).await;
         let user = backend.get("/v1/live/metro").await;
         assert_eq!(user.status, status, "{control}: {}", user.head);
-        // The backend itself asks again after a second, whatever the hint.
+        // The backend repeats its call after a second, whatever the hint.
         let is_soon = user.head.contains("retry-after: 1\r\n");
         assert_eq!(is_soon, status == 503, "{control}: {}", user.head);
     })

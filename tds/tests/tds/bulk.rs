@@ -129,7 +129,7 @@ async fn range_makes_one_file_for_each_value() {
         ended(&run, 2);
         says(&run, told);
     }
-    // Months and words are ranges, too, and braces that are neither are sent.
+    // Months and words are ranges as well. Braces that are neither are sent.
     let list = "/v1/live/{2024-11..2025-02}\n/v1/live/{bus,metro}-{1..2}\t{}/{}\n/v1/live/{x}?q={a:1,b:2}\tz\n";
     let run = output(bench.bulk(list, "")).await;
     ended(&run, 0);

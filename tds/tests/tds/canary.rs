@@ -35,7 +35,7 @@ async fn no_job_shows_a_canary() {
         bench.list("/v1/live/bus\n/v1/none\n");
         let logged = |job: &str| {
             let mut run = bench.tds(job);
-            // Each asks for its own token, or else what refused the first would speak for all.
+            // Each requests its own token, because otherwise the refusal of the first would be that of all.
             drop(fs::remove_dir_all(bench.path("state")));
             run.env("TDS_CLIENT_SECRET", secret)
                 .env("TDS_LOG", "text:trace");

@@ -58,7 +58,7 @@ fn container_runs_as_a_user_who_owns_its_state() {
         .split("\nFROM ")
         .filter(|stage| stage.starts_with("scratch "))
     {
-        // Kubernetes refuses a name, because it cannot tell whether that is root.
+        // Kubernetes refuses a name, because it cannot compare that with root.
         let user = stage.lines().find_map(|line| line.strip_prefix("USER "));
         let user = user.expect("a user");
         let ids: Vec<u32> = user

@@ -103,12 +103,8 @@ async fn mounted_secret_is_read_or_refused_before_any_request() {
         bench.permit("secret", mode);
         let run = with_file("secret").await;
         assert_eq!(run.status.code(), Some(code), "{mode:o}: {}", err(&run));
-        assert_eq!(
-            err(&run).contains("defaultMode"),
-            code == 2,
-            "{}",
-            err(&run)
-        );
+        let told = err(&run);
+        assert_eq!(told.contains("defaultMode"), code == 2, "{told}");
     }
     assert_eq!(bench.asked(), (1, 4));
     ended(&with_file(".").await, 2);

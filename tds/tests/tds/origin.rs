@@ -81,7 +81,7 @@ async fn pages_of_an_allowed_origin_may_read_and_others_may_not() {
     }
 }
 
-/// A backend that a service manager waits for, and what it is told.
+/// A backend that a service manager waits for, and its notifications.
 fn managed(bench: &Bench, more: &str, id: Option<&str>) -> (Serving, impl Fn() -> String) {
     let manager = bench.path("notify");
     let told = UnixDatagram::bind(&manager).expect("a socket");
@@ -162,7 +162,7 @@ async fn half_sent_request_ends_after_75_seconds() {
             let part = half.write_all(b"GET /v1/live/metro HTTP/1.1\r\nhost").await;
             part.expect("it reads");
             let mut rest = Vec::new();
-            // A reset counts as an end, too.
+            // A reset counts as an end as well.
             half.read_to_end(&mut rest).await.unwrap_or_default();
         });
     }

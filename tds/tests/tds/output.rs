@@ -12,11 +12,8 @@ async fn quiet_job_prints_what_failed_and_a_verbose_one_each_step() {
     let run = bench.ends(0, &format!("{bulk} -q")).await;
     assert_eq!((out(&run), err(&run)), (String::new(), String::new()));
     let run = bench.ends(0, bulk).await;
-    assert!(
-        out(&run).starts_with("1 file: 0 ok, 1 skipped, "),
-        "{}",
-        out(&run)
-    );
+    let sums = out(&run);
+    assert!(sums.starts_with("1 file: 0 ok, 1 skipped, "), "{sums}");
     let run = bench.ends(0, &format!("{bulk} --dry-run")).await;
     says(&run, "tds: 1 file: 0 to fetch");
     let run = bench.ends(0, &format!("{bulk} --dry-run --quiet")).await;
@@ -24,11 +21,8 @@ async fn quiet_job_prints_what_failed_and_a_verbose_one_each_step() {
 
     bench.list("/v1/live/bus\n/nothing\n");
     let run = bench.ends(1, &format!("-q {bulk}")).await;
-    assert!(
-        err(&run).starts_with("tds: 1 file failed: "),
-        "{}",
-        err(&run)
-    );
+    let line = err(&run);
+    assert!(line.starts_with("tds: 1 file failed: "), "{line}");
     let sums = "2 files: 0 ok, 1 skipped, 1 failed";
     assert!(out(&run).starts_with(sums), "{}", out(&run));
 
@@ -62,7 +56,7 @@ async fn terminal_has_colours_unless_no_color_is_set() {
 #[tokio::test]
 async fn get_check_and_poll_print_lines_of_json() {
     let bench = Bench::new().await;
-    let run = bench.ends(0, "get /v1/live/bus --json").await;
+    let run = bench.ends(0, "get -q /v1/live/bus --json").await;
     assert_eq!(run.stdout.len(), 128);
     let whole = json!({ "event": "end", "exit": 0, "kind": null, "error": null });
     assert_eq!(events(&err(&run)), std::slice::from_ref(&whole));

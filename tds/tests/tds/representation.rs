@@ -187,7 +187,7 @@ async fn text_is_coded_once_for_all_users_with_a_tag_of_its_own() {
     assert_eq!(bench.heads().len(), 2);
 }
 
-// What may be served while the service fails is shown in `backend`.
+// The tests in `backend` show which responses are served while the service fails.
 #[tokio::test]
 async fn headers_of_the_service_decide_about_age_and_only_some_are_passed_on() {
     let passed = "link: </next>; rel=\"next\"\r\nlink: </first>; rel=\"first\"\r\ncontent-language: de\r\n\

@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use serde_json::Value;
 use tokio::time::Duration;
 
 use crate::{
@@ -142,10 +143,8 @@ async fn unusable_limits_are_refused_before_any_request() {
 async fn small_quota_is_kept_by_its_rate() {
     let bench = Bench::with(|config| (config.rate, config.per) = (5, Duration::from_secs(2))).await;
     let limits = "--rate 5/2s --rate 1000/1h";
-    ended(
-        &output(bench.bulk("/v1/live/bus-{1..12}\n", limits)).await,
-        0,
-    );
+    let run = output(bench.bulk("/v1/live/bus-{1..12}\n", limits)).await;
+    ended(&run, 0);
     assert_eq!(bench.summary().by_status, [(200, 12)].into());
 }
 
@@ -154,17 +153,12 @@ async fn the_log_is_text_or_json_with_a_level() {
     let bench = Bench::new().await;
     let run = bench.ends(1, "get /nothing --log json:debug").await;
     let lines = events(&err(&run));
-    assert!(
-        lines
-            .iter()
-            .any(|line| line.to_string().contains("no such resource"))
-    );
+    let has_text = |line: &Value| line.to_string().contains("no such resource");
+    assert!(lines.iter().any(has_text), "{lines:?}");
     assert!(lines.iter().any(|line| line["level"] == "DEBUG"));
     assert!(!err(&run).contains(bench.server.client_secret()) && !err(&run).contains("eyJ"));
-    assert_eq!(
-        err(&bench.ends(1, "get /nothing --log text:error").await),
-        ""
-    );
+    let run = bench.ends(1, "get /nothing --log text:error").await;
+    assert_eq!(err(&run), "");
 }
 
 #[tokio::test]
@@ -185,7 +179,7 @@ async fn unknown_name_of_a_setting_is_refused_or_printed() {
     ] {
         // An empty variable counts as not set.
         for (value, code, told) in [("5/1s", code, told), ("", 0, "")] {
-            let mut run = bench.tds("get /v1/live/bus");
+            let mut run = bench.tds("get -q /v1/live/bus");
             run.env(name, value);
             let run = output(run).await;
             assert_eq!(run.status.code(), Some(code), "{name}: {}", err(&run));

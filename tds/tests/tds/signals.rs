@@ -1,4 +1,4 @@
-//! How signals end a job, also as the first process of a container, and what the job leaves.
+//! Signals end a job, also the first process of a container, and leave whole files.
 
 use std::{
     fs,

@@ -44,7 +44,7 @@ async fn the_exit_codes_of_the_help_are_those_of_the_readme() {
 
 const README: &str = include_str!("../../README.md");
 
-/// Settings of a service on this machine that nobody has started.
+/// Settings of a service on this machine that does not run.
 const HERE: &str =
     "AUTH_URL=http://127.0.0.1:1 BASE_URL=http://127.0.0.1:1 CLIENT_ID=id CLIENT_SECRET=s3cr3t";
 
@@ -52,11 +52,12 @@ const HERE: &str =
 async fn unusable_arguments_and_settings_end_with_exit_code_two() {
     let file = HERE.replace("CLIENT_SECRET=s3cr3t", "CLIENT_SECRET_FILE=/none");
     let none = HERE.replace("CLIENT_SECRET=s3cr3t", "");
+    let half = "AUTH_URL=http://127.0.0.1:1 CLIENT_ID=id";
     let both = format!("{HERE} CLIENT_SECRET_FILE=/none");
     let at = |base: &str| HERE.replace("BASE_URL=http://127.0.0.1:1", &format!("BASE_URL={base}"));
     let (far, bare) = (at("http://data.example.org"), at("data.example.org"));
-    let secret = "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) is not set";
-    let missing = "TDS_BASE_URL and TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) are not set";
+    let secret = "tds: not set: TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE); --simulate";
+    let missing = "not set: TDS_BASE_URL, TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE);";
     for (line, settings, told) in [
         ("fetch", "", "fetch"),
         ("get", "", "<PATH>"),
@@ -70,15 +71,19 @@ async fn unusable_arguments_and_settings_end_with_exit_code_two() {
         ("backend --list - --status 9090", "", "[::1]:8080"),
         ("get /p --secret x", "", "--secret"),
         ("bulk --list -", "", "--out <FOLDER>"),
+        ("get /p --deadline -1s", "", "'--deadline <TIME>': write a"),
         ("bulk --list - --out x --jobs 0", "", "a number from 1"),
+        ("poll --list - --rounds -1", "", "'--rounds <N>': write a"),
         ("poll --list - --rounds x", "", "a number from 1"),
         ("get /p --rate 5/60d", HERE, "a month"),
-        ("get /p", "CLIENT_ID=id", "TDS_AUTH_URL, TDS_BASE_URL and"),
-        (
-            "get /p",
-            "AUTH_URL=http://127.0.0.1:1 CLIENT_ID=id",
-            missing,
-        ),
+        ("get /p --rate 0", HERE, "--rate: \"0\": write requests"),
+        ("get /p --rate -1/1s", HERE, "--rate: \"-1/1s\": write"),
+        ("get /p --rate NaN/1s", HERE, "write requests and a time"),
+        ("get /p --connections -1", HERE, "--connections: write a"),
+        ("get /p --connections 4294967296", HERE, "--connections: "),
+        ("get /p --share 0/4", HERE, "--share: write a part"),
+        ("get /p", "CLIENT_ID=id", "TDS_AUTH_URL, TDS_BASE_URL, TDS_"),
+        ("get /p", half, missing),
         ("get /p", &none, secret),
         ("get /p", &both, "both set"),
         ("get /p", &file, "/none"),

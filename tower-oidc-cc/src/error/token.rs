@@ -78,7 +78,7 @@ impl TokenError {
             _ => Outcome::TokenDenied,
         });
         cause.next = Some(next.into());
-        // The endpoint is there and will do better, so a call need not count how often it has asked.
+        // The endpoint is there and will recover, so a call need not count its attempts.
         cause.resend = kind.is_busy().then_some(Resend::Free);
         Self(Arc::new(Repr {
             kind,

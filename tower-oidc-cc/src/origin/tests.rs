@@ -102,7 +102,7 @@ fn path_gets_the_origin_and_an_address_stays() {
     ] {
         assert_eq!(origin.absolute(&uri(text)).to_string(), expected, "{text}");
     }
-    // `OPTIONS *` asks about a whole server (RFC 9110, section 9.3.7).
+    // `OPTIONS *` is about a whole server (RFC 9110, section 9.3.7).
     let whole = origin.absolute(&uri("*"));
     assert!(origin.contains(&whole) && whole.path() == "*");
 }

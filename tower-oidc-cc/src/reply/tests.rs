@@ -195,7 +195,7 @@ fn token_error_keeps_the_status_of_an_unreadable_body() {
     );
 }
 
-/// What servers and the gateways before them answer to a wrong, expired or unknown client.
+/// Answers of servers, and of gateways before them, to a wrong, expired or unknown client.
 #[test]
 fn the_words_of_every_refusal_are_in_its_text() {
     for (status, body, words) in [

@@ -95,7 +95,7 @@ async fn unusable_token_file_is_ignored_and_replaced() {
     let path = token_file(&dir);
     let valid = fs::read_to_string(token_file(&dir)).unwrap();
     let foreign = r#"{"key":"x","token":"t","issued":0,"life":1}"#;
-    // What a killed program has left.
+    // Left by a program that was killed.
     fs::write(dir.0.join("token.json.new"), "half a tok").unwrap();
     for (turn, (content, mode)) in [
         ("", 0o600),

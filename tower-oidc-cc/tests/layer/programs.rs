@@ -107,7 +107,7 @@ fn stored(server: &Server, dir: &Dir) -> TokenSource {
     builder(server).store(store).build(http())
 }
 
-/// The simulator tells the reason in its body, which this layer does not read.
+/// The simulator has the reason in its body, which this layer does not read.
 fn role<B>(mut response: Response<B>) -> Response<B> {
     if response.status() == 401 {
         response.extensions_mut().insert(Outcome::RoleMissing);

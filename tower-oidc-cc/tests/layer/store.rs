@@ -300,7 +300,7 @@ async fn a_wrong_secret_is_sent_once_a_minute_by_all_programs_and_a_corrected_on
     endpoint.heal();
     sleep(secs(61)).await;
     program("corrected").ready().await.unwrap();
-    // A valid token wins over what was said.
+    // A valid token wins over a stored failure.
     endpoint.set(Reply::body(401, refusal));
     assert_eq!(ready(&program("wrong")).await, secs(0));
     assert_eq!(endpoint.count(), 3);

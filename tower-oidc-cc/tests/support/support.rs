@@ -205,13 +205,13 @@ impl<S: Data<Error: Send>> Service<Request<Body>> for Again<S> {
     }
 }
 
-/// Whether the layer says that a resend helps at once.
+/// Whether a resend helps at once, by the layer's cause.
 pub(crate) fn is_worth_a_resend<B>(refused: &Response<B>) -> bool {
     let cause = refused.extensions().get::<Cause>();
     cause.is_some_and(|it| it.resend == Some(Resend::Free))
 }
 
-/// What a call without a token means to the layers above.
+/// Outcome of a call without a token, for the layers above.
 pub(crate) fn outcome(error: &TokenError) -> Outcome {
     Cause::of(error).unwrap().outcome
 }

@@ -12,7 +12,7 @@ use crate::{
 
 /// The most requests of five jobs after the end of a quota. Which of them are on their way at a refusal is chance.
 ///
-/// If a refusal tells for how long, each job has sent one request by then, and waits. Otherwise the pauses take 1, 2 and 4 s: five
+/// If a refusal has a `Retry-After`, each job has sent one request by then, and waits. Otherwise the pauses take 1, 2 and 4 s: five
 /// calls make their three attempts, and each job begins one more call before its patience of eight seconds is over.
 const fn most(is_told: bool) -> u64 {
     if is_told { 5 } else { 5 * 3 + 5 }
@@ -54,12 +54,8 @@ async fn missing_role_is_printed_once_and_other_files_arrive() {
     let report = bench.report(&run);
     assert_eq!(report["failed"]["missing_role"], 10);
     assert_eq!(report["again"][0], "/v1/history/0");
-    assert_eq!(
-        err(&run).matches("lacks the role").count(),
-        1,
-        "{}",
-        err(&run)
-    );
+    let told = err(&run);
+    assert_eq!(told.matches("lacks the role").count(), 1, "{told}");
     assert_eq!(bench.asked().0, 1);
 }
 

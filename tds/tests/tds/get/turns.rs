@@ -43,7 +43,7 @@ async fn starts_in_a_row_and_forty_at_once_request_one_token() {
     // Each start waits for its turn and then sends. On a machine that stalls, late requests come together.
     let bench = Bench::with(|config| config.rate = 1_000).await;
     for _ in 0..4 {
-        let run = bench.ends(0, "get /v1/live/bus?$top=5&n=%24").await;
+        let run = bench.ends(0, "get -q /v1/live/bus?$top=5&n=%24").await;
         assert!(out(&run).starts_with(r#"{"name":"bus""#), "{}", out(&run));
         assert_eq!(err(&run), "");
     }
@@ -142,7 +142,7 @@ fn now() -> Duration {
         .expect("it is later")
 }
 
-// Reproducer: the second run waited for ninety minutes, slept out its deadline, and then asked; other
+// Reproducer: the second run waited for ninety minutes, slept out its deadline, and was sent then; other
 // jobs counted from zero.
 #[tokio::test]
 async fn a_daily_quota_is_counted_across_the_runs_of_all_jobs_and_no_turn_takes_long() {
@@ -173,9 +173,15 @@ async fn a_daily_quota_is_counted_across_the_runs_of_all_jobs_and_no_turn_takes_
     assert!(bench.asked().1 <= 6);
     // A larger quota leaves more, and a shorter time passes.
     bench.ends(0, "get /v1/live/bus --rate 20/1d").await;
+    let mut told = String::new();
     for _ in 0..3 {
-        bench
-            .ends(0, "get /v1/live/bus --rate 2/5s --deadline 1m")
-            .await;
+        let get = "get /v1/live/bus --rate 2/5s --deadline 1m";
+        told += &err(&bench.ends(0, get).await);
     }
+    assert!(told.contains("waiting for its turn"), "{told}");
+    // Because of them a job of many calls waits at its start.
+    let run = bench
+        .ends(0, "bulk --list list --out other --rate 9/3s")
+        .await;
+    says(&run, "waiting for the limits");
 }

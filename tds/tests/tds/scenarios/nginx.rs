@@ -26,7 +26,7 @@ struct Nginx {
 
 impl Nginx {
     async fn start(world: &Bench) -> Self {
-        // nginx gets the listening socket, so that nobody else can have the port when it starts.
+        // nginx gets the listening socket, so that no other program can take the port before it starts.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("a socket");
         let address = listener.local_addr().expect("its address");
