@@ -28,7 +28,7 @@ use crate::{
         Client,
         base::Base,
         body::READ_TIMEOUT,
-        request::{Deadline, ReplayBytes, RequestBody},
+        request::{ReplayBytes, RequestBody},
         sender::{CallTracker, Sender, stack},
     },
     error::BuildError,
@@ -65,7 +65,7 @@ pub struct Builder {
     limits: SharedLimits,
     retry: RetryLayer,
     answer_timeout: Duration,
-    deadline: Option<Deadline>,
+    deadline: Option<Duration>,
     read_timeout: Duration,
     error_bodies: Option<(usize, Duration)>,
     schemes: Schemes,
@@ -229,9 +229,12 @@ impl Builder {
 
     /// Sets a deadline for each call with its body. Give a single call an earlier one with
     /// [`Call::deadline`](crate::Call::deadline).
+    ///
+    /// If you download large files, set [`RetryLayer::deadline`] instead, which ends at the response head, and
+    /// bound the bodies by [`read_timeout`](Self::read_timeout).
     #[must_use]
-    pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
-        self.deadline = Some(deadline.into());
+    pub const fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
         self
     }
 
@@ -260,11 +263,11 @@ impl Builder {
     /// ```
     /// # fn run(builder: tower_tds::Builder) {
     /// use std::time::Duration;
-    /// use tower_tds::Deadline;
+    /// use tower_tds::layers::errors::RetryLayer;
     ///
     /// // Downloads take as long as they need, unless nothing comes for two minutes.
     /// let builder = builder
-    ///     .deadline(Deadline::head_only(Duration::from_secs(30)))
+    ///     .retry(RetryLayer::new().deadline(Duration::from_secs(30)))
     ///     .read_timeout(Duration::from_secs(120));
     /// # drop(builder);
     /// # }

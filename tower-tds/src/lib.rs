@@ -145,13 +145,8 @@ pub use tower_tds_limits::{Limiter, Limits, Proof, Quota};
 pub use self::{
     builder::{AuthServer, Builder},
     client::{
-        Client,
-        body::ResponseBody,
-        call::Call,
-        request::{Deadline, RequestBody},
-        response::Response,
-        sender::ResponseFuture,
-        status::Status,
+        Client, body::ResponseBody, call::Call, request::RequestBody, response::Response,
+        sender::ResponseFuture, status::Status,
     },
     error::BuildError,
     limiters::SharedLimits,

@@ -32,7 +32,7 @@ use crate::http::http1::AnyBody;
 /// bytes, and the error's text has the announced length, if there was one.
 /// - [`Kind::Truncated`](crate::Kind::Truncated): it ended early, or no bytes came for longer than
 ///   [`Builder::read_timeout`](crate::Builder::read_timeout), 30 s by default. Fetch it again.
-/// - [`Kind::Timeout`](crate::Kind::Timeout): the [deadline](crate::Deadline) of the call passed
+/// - [`Kind::Timeout`](crate::Kind::Timeout): the [deadline](crate::Call::deadline) of the call passed
 ///   before its end.
 /// - [`Kind::Malformed`](crate::Kind::Malformed): it is not in its declared coding.
 ///
@@ -56,7 +56,7 @@ pub struct ResponseBody {
 pub(crate) struct BodyBounds {
     /// Longest wait for the next bytes.
     pub(crate) idle: Duration,
-    /// Deadline of the call, if it covers the body.
+    /// Deadline of the call.
     pub(crate) deadline: Option<Instant>,
 }
 

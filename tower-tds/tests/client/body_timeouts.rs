@@ -13,7 +13,7 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time::{Instant, pause, resume, sleep, timeout};
 use tower::service_fn;
-use tower_tds::{Client, Deadline, Kind, RequestBody, layers::errors::GiveUp};
+use tower_tds::{Client, Kind, RequestBody, layers::errors::GiveUp};
 
 use crate::client::world::{Built as _, PATH, builder, config, faults, start};
 
@@ -69,16 +69,8 @@ async fn body_without_pauses_ends_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn head_only_deadline_does_not_end_the_body() {
-    let client = client(PAUSES, false);
-    let head = Deadline::head_only(seconds(2));
-    let response = client.get(PATH).deadline(head).await;
-    assert_eq!(
-        response.expect("a head").text().await.expect("whole"),
-        "bus."
-    );
-    // Without a deadline, a call has two minutes until its head, and no limit for its body.
-    let slow = client.get(PATH).await.expect("a head");
+async fn without_a_deadline_a_slow_body_is_read_to_its_end() {
+    let slow = client(PAUSES, false).get(PATH).await.expect("a head");
     assert_eq!(slow.text().await.expect("whole"), "bus.");
 }
 
