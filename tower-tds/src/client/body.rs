@@ -42,10 +42,8 @@ pub struct ResponseBody {
     /// `None` after its end.
     inner: Option<PermitBody<AnyBody>>,
     bounds: BodyBounds,
-    /// Made at the first wait, and reused by later ones.
+    /// Set during a wait.
     timer: Option<Pin<Box<Sleep>>>,
-    /// Whether the timer is set for the current wait.
-    is_waiting: bool,
     received: u64,
     expected: Option<u64>,
     request: Option<(Method, Uri)>,
@@ -89,21 +87,11 @@ impl ResponseBody {
         if self.is_late() {
             return Poll::Ready(overdue());
         }
-        if !self.is_waiting {
-            self.is_waiting = true;
+        // Outside a runtime there is no timer.
+        if self.timer.is_none() && Handle::try_current().is_ok() {
             let silent = Instant::now().checked_add(self.bounds.idle);
             let ends = silent.into_iter().chain(self.bounds.deadline).min();
-            // Outside a runtime there is no timer.
-            self.timer = match (ends, self.timer.take()) {
-                (Some(ends), Some(mut timer)) => {
-                    timer.as_mut().reset(ends);
-                    Some(timer)
-                }
-                (Some(ends), None) if Handle::try_current().is_ok() => {
-                    Some(Box::pin(sleep_until(ends)))
-                }
-                (_, _) => None,
-            };
+            self.timer = ends.map(|ends| Box::pin(sleep_until(ends)));
         }
         match &mut self.timer {
             Some(timer) => ready!(timer.as_mut().poll(cx)),
@@ -147,7 +135,7 @@ impl Body for ResponseBody {
                 let length = frame.data_ref().map_or(0, Buf::remaining);
                 let length = u64::try_from(length).unwrap_or(u64::MAX);
                 this.received = this.received.saturating_add(length);
-                this.is_waiting = false;
+                this.timer = None;
                 // At the deadline, the last frame of a complete body is still returned.
                 if is_last || !this.is_late() {
                     return Poll::Ready(Some(Ok(frame)));
