@@ -71,30 +71,25 @@ async fn look_up(uri: &Uri) -> io::Result<Vec<SocketAddr>> {
     found.ok_or_else(has_none)
 }
 
-/// Alternates the two families (RFC 8305, section 4).
-fn alternated(addresses: Vec<SocketAddr>) -> impl Iterator<Item = SocketAddr> {
-    let mut ranks = [0, 0];
-    let ranked = addresses.into_iter().map(|address| {
-        let rank = &mut ranks[usize::from(address.is_ipv6())];
-        *rank += 1;
-        (*rank, address)
-    });
-    let mut ranked: Vec<_> = ranked.collect();
-    // Stable: the family of the first address begins.
-    ranked.sort_by_key(|(rank, _)| *rank);
-    ranked.into_iter().map(|(_, address)| address)
-}
-
-/// Connects to the first address that answers. `first` is ready. The two families take turns.
+/// Connects to the first address that answers. `first` is ready. The second attempt is to the other family,
+/// because often one of the two is dead as a whole.
 ///
 /// Begins another attempt only if a permit is free at that time, because a connect to a dead
 /// address must not queue in front of those that could answer. Dropping the losers cancels their
 /// connects.
-async fn race<C>(first: C, others: C, addresses: Vec<SocketAddr>) -> Result<C::Response, BoxError>
+async fn race<C>(
+    first: C,
+    others: C,
+    mut addresses: Vec<SocketAddr>,
+) -> Result<C::Response, BoxError>
 where
     C: Service<Target, Error = BoxError> + Clone,
 {
-    let mut left = alternated(addresses).peekable();
+    let is_other = |address: &SocketAddr| address.is_ipv6() != addresses[0].is_ipv6();
+    if let Some(other) = addresses.iter().position(is_other) {
+        addresses[1..=other].rotate_right(1);
+    }
+    let mut left = addresses.into_iter().peekable();
     let mut ready = Some(first);
     let mut attempts = FuturesUnordered::new();
     loop {
