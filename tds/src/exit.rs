@@ -139,12 +139,8 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// What a programmer has to do, and what a user of this program has to.
-pub(crate) const WORDS: [(&str, &str); 6] = [
+pub(crate) const WORDS: [(&str, &str); 5] = [
     ("Builder::proxy", "--proxy or TDS_PROXY"),
-    (
-        ", or Builder::loopback_http for a server on this machine",
-        "",
-    ),
     (
         "use `new` with the whole address",
         "give the whole address with --token-url",

@@ -36,7 +36,7 @@ use crate::{
         http1::{Host, Http, USER_AGENT},
         proxy::Proxies,
         tls::Tls,
-        transport::{MakeClients, Schemes, clients, connector, make_clients},
+        transport::{MakeClients, clients, connector, make_clients},
     },
     limiters::{SharedLimits, longest_turn},
     stack::{ANSWER_TIMEOUT, TdsLayer},
@@ -68,7 +68,6 @@ pub struct Builder {
     deadline: Option<Duration>,
     read_timeout: Duration,
     error_bodies: Option<(usize, Duration)>,
-    schemes: Schemes,
     /// Puts the decoder around the http client.
     decode: fn(Http<RequestBody>) -> Http<RequestBody>,
     tls: Tls,
@@ -160,7 +159,6 @@ impl Builder {
             deadline: None,
             read_timeout: READ_TIMEOUT,
             error_bodies: None,
-            schemes: Schemes::HttpsOnly,
             decode: convert::identity,
             tls: Tls::default(),
             proxies: Proxies::default(),
@@ -413,25 +411,18 @@ impl Builder {
         self
     }
 
-    /// Allows plain http to hosts of this machine, for development and tests.
-    #[must_use]
-    pub fn loopback_http(mut self) -> Self {
-        self.schemes = Schemes::LoopbackHttp;
-        self
-    }
-
     /// Builds the client. Nothing is sent, and no runtime is needed.
     ///
     /// # Errors
-    /// Returns an error if an address is not https (or allowed loopback http), if a certificate or
+    /// Returns an error if an address is neither https nor http on this machine, if a certificate or
     /// a proxy is not usable, if there are no root certificates, or if two settings exclude each
     /// other.
     pub fn build(self) -> Result<Client, BuildError> {
-        let unusable = |error| BuildError::because("the base URL is not usable", error);
+        let unusable = |error: BoxError| BuildError::because("the base URL is not usable", error);
         let base_url = self.base_url.parse::<Uri>().map_err(|error| {
             BuildError::because("the base URL is not usable: give https://host", error)
         })?;
-        let origin = self.origin(&base_url).map_err(unusable)?;
+        let origin = Origin::from_uri(&base_url).map_err(|error| unusable(error.into()))?;
         let host = Host::of(&base_url).map_err(unusable)?;
         if self.base_url.contains('#') {
             return Err(BuildError::new(
@@ -440,7 +431,7 @@ impl Builder {
         }
         let base = Base::new(base_url.clone())?;
         let unusable = |error| BuildError::because("the authentication URL is not usable", error);
-        let endpoint = self.endpoint().map_err(unusable)?;
+        let endpoint = self.auth.0.map_err(unusable)?;
 
         let mut passwords = Vec::new();
         let data = self.limits.limiter();
@@ -464,7 +455,7 @@ impl Builder {
                     passwords.extend(proxy.as_ref().and_then(Intercept::basic_auth).cloned());
                 }
                 clients(data, host, are_direct, |limiter| {
-                    connector(limiter, self.schemes, tls.clone(), self.proxies.clone())
+                    connector(limiter, tls.clone(), self.proxies.clone())
                 })
             }
         };
@@ -510,20 +501,6 @@ impl Builder {
             limiter: layer.limiter().clone(),
         }))
     }
-
-    /// Returns the origin of an address, if the token may go there.
-    fn origin(&self, uri: &Uri) -> Result<Origin, BoxError> {
-        match self.schemes {
-            Schemes::HttpsOnly if uri.scheme() == Some(&Scheme::HTTP) => Err(HTTPS_ONLY.into()),
-            Schemes::HttpsOnly | Schemes::LoopbackHttp => Ok(Origin::from_uri(uri)?),
-        }
-    }
-
-    fn endpoint(&self) -> Result<TokenEndpoint, BoxError> {
-        let endpoint = self.auth.0.clone()?;
-        self.origin(endpoint.uri())?;
-        Ok(endpoint)
-    }
 }
 
 /// Shows only the host of the base URL, because the URL may contain a password.
@@ -566,9 +543,6 @@ const NO_SECRET: &str = "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) is not se
 /// Much longer than a token endpoint needs (milliseconds), and much shorter than the default
 /// deadline of a call.
 const TOKEN_ANSWER: Duration = Duration::from_secs(10);
-
-const HTTPS_ONLY: &str = "only https keeps a token secret: use an https address, or \
-    Builder::loopback_http for a server on this machine";
 
 /// Realm in the path of the token endpoint, as the service documents it.
 const REALM: &str = "ServiceConnect";

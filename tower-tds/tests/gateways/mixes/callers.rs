@@ -127,7 +127,6 @@ impl Called {
 fn client(mix: &Mix, url: &str) -> (Caller, Limiter) {
     let credentials = Credentials::new("key", "s3cr3t").expect("they can be sent");
     let client = Client::builder(url, url, credentials)
-        .loopback_http()
         .limits(mix.limits())
         .answer_timeout(PATIENCE);
     let client = client.build().expect("loopback is allowed");
