@@ -11,7 +11,7 @@ use tower_tds::{Client, Credentials};
 async fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::start(Config::default()).await?;
 
-    // For your service, replace these four lines by `Client::from_env()?`, which reads TDS_AUTH_URL,
+    // For your service, replace these two lines by `Builder::from_env()?.build()?`, which reads TDS_AUTH_URL,
     // TDS_BASE_URL, TDS_CLIENT_ID and TDS_CLIENT_SECRET.
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
     let client = Client::builder(server.auth_url(), server.base_url(), credentials).build()?;

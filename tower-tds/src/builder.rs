@@ -4,6 +4,7 @@ use std::{
     convert,
     env::{self, VarError},
     fmt,
+    num::NonZeroU32,
     sync::Arc,
     time::Duration,
 };
@@ -19,7 +20,7 @@ use tower_oidc_cc::{
 };
 use tower_service::Service;
 use tower_tds_errors::RetryLayer;
-use tower_tds_limits::{DeadlineAt, Limits, RequestLimitLayer};
+use tower_tds_limits::{DeadlineAt, Limiter, Limits, Quota, RequestLimitLayer};
 
 #[cfg(feature = "compression")]
 use crate::http::compression;
@@ -38,7 +39,6 @@ use crate::{
         tls::Tls,
         transport::{MakeClients, clients, connector, make_clients},
     },
-    limiters::{SharedLimits, longest_turn},
     stack::{ANSWER_TIMEOUT, TdsLayer},
 };
 
@@ -97,6 +97,28 @@ pub struct Builder {
 #[derive(Debug)]
 pub struct AuthServer(Result<TokenEndpoint, ConfigError>);
 
+/// The limits of one IP address: give them to all of your clients behind it.
+///
+/// Requests and connections are counted per IP address, for all API keys together. After a 429 only
+/// the client that got it pauses, because that quota belongs to its key. Each client has a connection
+/// pool of its own.
+///
+/// # Examples
+/// ```
+/// use tower_tds::{Client, Credentials, Limits, SharedLimits};
+///
+/// let limits = SharedLimits::from(Limits::default());
+/// let client = |id: &str| {
+///     let credentials = Credentials::new(id, "s3cr3t").expect("it can be sent");
+///     Client::builder("https://auth.example.org", "https://data.example.org", credentials)
+///         .limits(&limits)
+/// };
+/// let (bus, metro) = (client("bus"), client("metro"));
+/// # drop((bus, metro));
+/// ```
+#[derive(Debug, Clone)]
+pub struct SharedLimits(Limiter);
+
 // === impl AuthServer ===
 
 impl From<&str> for AuthServer {
@@ -117,6 +139,28 @@ impl From<TokenEndpoint> for AuthServer {
     }
 }
 
+// === impl SharedLimits ===
+
+/// Creates the limits of one address.
+///
+/// With two or more connections, one is reserved for token calls. With a single connection, each
+/// call opens a new one and closes it, so that a token call gets its turn.
+impl From<Limits> for SharedLimits {
+    fn from(limits: Limits) -> Self {
+        // More calls would wait for a data connection after their timeouts have begun.
+        let data = limits.most_connections().get().saturating_sub(1);
+        let data = NonZeroU32::new(data).unwrap_or(NonZeroU32::MIN);
+        let in_flight = limits.most_in_flight().min(data);
+        Self(Limiter::new(limits.in_flight(in_flight)))
+    }
+}
+
+impl From<&Self> for SharedLimits {
+    fn from(shared: &Self) -> Self {
+        shared.clone()
+    }
+}
+
 // === impl Client ===
 
 impl Client {
@@ -133,14 +177,6 @@ impl Client {
         credentials: impl Into<CredentialsProvider>,
     ) -> Builder {
         Builder::new(auth.into(), base_url, credentials.into())
-    }
-
-    /// Builds a client from the environment: see [`Builder::from_env`].
-    ///
-    /// # Errors
-    /// See [`Builder::from_env`] and [`Builder::build`].
-    pub fn from_env() -> Result<Self, BuildError> {
-        Builder::from_env()?.build()
     }
 }
 
@@ -434,7 +470,7 @@ impl Builder {
         let endpoint = self.auth.0.map_err(unusable)?;
 
         let mut passwords = Vec::new();
-        let data = self.limits.limiter();
+        let SharedLimits(data) = &self.limits;
         let clients = match self.clients {
             Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(data, host),
             Some(_) => {
@@ -514,6 +550,15 @@ impl fmt::Debug for Builder {
     }
 }
 
+/// Returns the longest wait of a token call for its permit. The call is first in the queue, so it
+/// waits only for permits that are already live: for one interval, or two with some rules, after
+/// the slowest response.
+fn longest_turn(limits: &Limits) -> Duration {
+    let intervals = limits.quotas().iter().map(Quota::per);
+    let longest = intervals.max().unwrap_or_default();
+    longest.saturating_mul(2).saturating_add(SLOW_ANSWER)
+}
+
 fn required(name: &'static str) -> Result<String, BuildError> {
     let missing = || BuildError::new(format!("{name} is not set"));
     variable(name)?.ok_or_else(missing)
@@ -528,6 +573,9 @@ fn variable(name: &'static str) -> Result<Option<String>, BuildError> {
         Err(VarError::NotUnicode(_)) => Err(BuildError::new(format!("{name} is not text"))),
     }
 }
+
+/// Default of `Limits::lost_after`, the time for which a lost request counts.
+const SLOW_ANSWER: Duration = Duration::from_secs(10);
 
 const SECRET: &str = "TDS_CLIENT_SECRET";
 

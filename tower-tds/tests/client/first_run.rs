@@ -34,7 +34,7 @@ async fn printed() -> BTreeMap<&'static str, String> {
         assert!(all.insert(what, line).is_none(), "{what} twice");
     };
 
-    let error = Client::from_env().map(drop).expect_err("nothing is set");
+    let error = Builder::from_env().map(drop).expect_err("nothing is set");
     told("a variable is not set", (auth, base), error.to_string());
     let error = at("https://a.example.org", "http://b.example.org").build();
     let error = error
