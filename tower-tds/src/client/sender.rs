@@ -168,25 +168,17 @@ impl Sender {
 // === impl CallTracker ===
 
 impl CallTracker {
-    /// Counts a call until [`end`](Self::end). Returns whether it may begin: false if the client is
+    /// Counts a call until the drop of its [`TrackedCall`]. Returns whether it may begin: false if the client is
     /// closed.
-    pub(crate) fn begin(&self) -> bool {
+    fn begin(&self) -> bool {
         // SeqCst, with `close` and `ended`: a call is either counted before the close, or sees the
         // close.
         self.count.fetch_add(1, Ordering::SeqCst) < CLOSED
     }
 
-    /// Removes a call from the count.
-    pub(crate) fn end(&self) {
-        // Only a closed client has a waiter for the end.
-        if self.count.fetch_sub(1, Ordering::SeqCst) > CLOSED {
-            self.ended.notify_waiters();
-        }
-    }
-
     /// Records a failure, unless it is a mistake of the caller.
     #[cold]
-    pub(crate) fn failed(&self, error: &Error) {
+    fn failed(&self, error: &Error) {
         let own = [Kind::NotFound, Kind::Rejected, Kind::InvalidRequest];
         if !own.contains(&error.kind()) {
             let failure = (Instant::now(), error.to_string());
@@ -233,7 +225,11 @@ impl CallTracker {
 
 impl Drop for TrackedCall {
     fn drop(&mut self) {
-        self.0.calls.end();
+        let calls = &self.0.calls;
+        // Only a closed client has a waiter for the end.
+        if calls.count.fetch_sub(1, Ordering::SeqCst) > CLOSED {
+            calls.ended.notify_waiters();
+        }
     }
 }
 
