@@ -176,18 +176,10 @@ impl Client {
         base_url: &str,
         credentials: impl Into<CredentialsProvider>,
     ) -> Builder {
-        Builder::new(auth.into(), base_url, credentials.into())
-    }
-}
-
-// === impl Builder ===
-
-impl Builder {
-    pub(crate) fn new(auth: AuthServer, base_url: &str, credentials: CredentialsProvider) -> Self {
-        Self {
-            auth,
+        Builder {
+            auth: auth.into(),
             base_url: base_url.to_owned(),
-            credentials,
+            credentials: credentials.into(),
             renewal: Box::new(|tokens| tokens),
             limits: Limits::default().into(),
             retry: RetryLayer::new(),
@@ -202,7 +194,11 @@ impl Builder {
             name: None,
         }
     }
+}
 
+// === impl Builder ===
+
+impl Builder {
     /// Reads the required settings from the environment.
     ///
     /// Reads `TDS_AUTH_URL`, `TDS_BASE_URL`, `TDS_CLIENT_ID`, and `TDS_CLIENT_SECRET` or
@@ -215,15 +211,17 @@ impl Builder {
         let base_url = required("TDS_BASE_URL")?;
         let id = required("TDS_CLIENT_ID")?;
         let credentials = match (variable(SECRET)?, variable(SECRET_FILE)?) {
-            (Some(secret), None) => match Credentials::new(id, secret) {
-                Ok(credentials) => credentials.into(),
-                Err(error) => return Err(BuildError::because(UNUSABLE, error)),
-            },
+            (Some(secret), None) => {
+                let credentials = Credentials::new(id, secret);
+                credentials
+                    .map_err(|error| BuildError::because(UNUSABLE, error))?
+                    .into()
+            }
             (None, Some(path)) => CredentialsProvider::file(id, path),
             (Some(_), Some(_)) => return Err(BuildError::new(TWO_SECRETS)),
             (None, None) => return Err(BuildError::new(NO_SECRET)),
         };
-        Ok(Self::new((&auth_url).into(), &base_url, credentials))
+        Ok(Client::builder(&auth_url, &base_url, credentials))
     }
 
     /// Sets the limits: by default 50 requests per second and 60 connections.

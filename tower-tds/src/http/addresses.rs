@@ -11,9 +11,8 @@ use std::{
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use http::Uri;
-use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
-use tokio::time::timeout;
-use tower::{BoxError, ServiceExt as _};
+use tokio::{net::lookup_host, time::timeout};
+use tower::BoxError;
 use tower_service::Service;
 use tower_tds_outcome::default_port;
 
@@ -63,9 +62,7 @@ async fn look_up(uri: &Uri) -> io::Result<Vec<SocketAddr>> {
     let host = uri.host().unwrap_or_default();
     // The resolver reads an address without brackets.
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let name = host.parse::<Name>().map_err(io::Error::other)?;
-    let found = GaiResolver::new().oneshot(name).await?;
-    let addresses: Vec<_> = found.map(|found| (found.ip(), port).into()).collect();
+    let addresses: Vec<_> = lookup_host((host, port)).await?.collect();
     let has_none = || io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     let found = (!addresses.is_empty()).then_some(addresses);
     found.ok_or_else(has_none)
