@@ -110,6 +110,6 @@ fn client(address: &str) -> tower_tds::Client {
     let credentials = Credentials::new("id", "s3cr3t").expect("usable");
     let url = format!("http://{address}");
     let builder = tower_tds::Client::builder(url.as_str(), &url, credentials);
-    let builder = builder.loopback_http().limits(Limits::new(wide));
+    let builder = builder.limits(Limits::new(wide));
     builder.build().expect("loopback is let through")
 }

@@ -15,9 +15,7 @@ use tower_tds::{Client, Credentials};
 async fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::start(Config::default()).await?;
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
-    let client = Client::builder(server.auth_url(), server.base_url(), credentials)
-        .loopback_http()
-        .build()?;
+    let client = Client::builder(server.auth_url(), server.base_url(), credentials).build()?;
 
     let folder = env::temp_dir().join(format!("download-{}", process::id()));
     fs::create_dir(&folder)?;

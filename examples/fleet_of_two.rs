@@ -37,7 +37,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let credentials = Credentials::new(server.client_id(), secret)?;
         // Give each member the limits of all together. The store gives it a share of them.
         let client = Client::builder(server.auth_url(), server.base_url(), credentials)
-            .loopback_http()
             .tokens(|source| source.store(tokens))
             .build()?;
         let fleet = Fleet::join(redis.clone(), "buses", server.base_url(), client.limiter())?;

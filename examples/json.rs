@@ -19,9 +19,7 @@ struct Bus {
 async fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::start(Config::default()).await?;
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
-    let client = Client::builder(server.auth_url(), server.base_url(), credentials)
-        .loopback_http()
-        .build()?;
+    let client = Client::builder(server.auth_url(), server.base_url(), credentials).build()?;
 
     let call = client
         .get("/v1/live/bus")

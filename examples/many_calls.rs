@@ -16,9 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     config.faults.before_counting = "lognormal:5ms:100ms".parse()?;
     let server = Server::start(config).await?;
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
-    let client = Client::builder(server.auth_url(), server.base_url(), credentials)
-        .loopback_http()
-        .build()?;
+    let client = Client::builder(server.auth_url(), server.base_url(), credentials).build()?;
 
     let mut calls = JoinSet::new();
     for line in 0..200 {

@@ -19,7 +19,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::start(config).await?;
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
     let client = Client::builder(server.auth_url(), server.base_url(), credentials)
-        .loopback_http()
         // This becomes the label `client`, by which you distinguish several clients of one process.
         .name("timetable")
         .build()?;

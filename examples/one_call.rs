@@ -11,12 +11,10 @@ use tower_tds::{Client, Credentials};
 async fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::start(Config::default()).await?;
 
-    // For your service, replace these four lines by `Client::from_env()?`, which reads TDS_AUTH_URL,
-    // TDS_BASE_URL, TDS_CLIENT_ID and TDS_CLIENT_SECRET. That one accepts only https.
+    // For your service, replace these two lines by `Builder::from_env()?.build()?`, which reads TDS_AUTH_URL,
+    // TDS_BASE_URL, TDS_CLIENT_ID and TDS_CLIENT_SECRET.
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
-    let client = Client::builder(server.auth_url(), server.base_url(), credentials)
-        .loopback_http()
-        .build()?;
+    let client = Client::builder(server.auth_url(), server.base_url(), credentials).build()?;
 
     // This fetches the token, so that wrong credentials fail here. Without this line, the first
     // call fetches it.

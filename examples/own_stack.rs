@@ -21,9 +21,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
     // Your stack uses the token and the limits of this `Client`, so calls through either share
     // both.
-    let tds = Client::builder(server.auth_url(), server.base_url(), credentials)
-        .loopback_http()
-        .build()?;
+    let tds = Client::builder(server.auth_url(), server.base_url(), credentials).build()?;
 
     // Each socket holds a permit. For a real service, put TLS around the connector, as in
     // `own_stack_https`.

@@ -23,9 +23,7 @@ async fn bus(client: &Client, line: &str) -> Result<Option<String>, tower_tds::E
 async fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::start(Config::default()).await?;
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
-    let client = Client::builder(server.auth_url(), server.base_url(), credentials)
-        .loopback_http()
-        .build()?;
+    let client = Client::builder(server.auth_url(), server.base_url(), credentials).build()?;
     for line in ["307", "no/such/line"] {
         let found = bus(&client, line).await?.is_some();
         println!("{line}: {}", if found { "a bus" } else { "no bus" });

@@ -129,7 +129,7 @@ async fn service(load: Load) -> (Server, Client, HeaderValue) {
     let server = Server::start(config).await.expect("a server");
     let id = Credentials::new(server.client_id(), server.client_secret()).expect("usable");
     let client = Client::builder(server.auth_url(), server.base_url(), id);
-    let client = client.loopback_http().build().expect("loopback is allowed");
+    let client = client.build().expect("loopback is allowed");
     let token = client.tokens().token().await.expect("a token");
     let bearer = token.header().clone();
     (server, client, bearer)

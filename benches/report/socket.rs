@@ -303,7 +303,6 @@ fn client(runtime: &runtime::Runtime, sim: &Server, addr: SocketAddr) -> Client 
     let base = format!("http://{addr}");
     let _guard = runtime.enter();
     Client::builder(sim.auth_url(), &base, id)
-        .loopback_http()
         .limits(limits)
         .build()
         .expect("loopback is let through")

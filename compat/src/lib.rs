@@ -127,7 +127,7 @@ impl Server {
     /// Never, because the settings are right.
     pub fn client(&self) -> Result<Client, Failure> {
         let key = Credentials::new("my-client-id", "s3cr3t")?;
-        Ok(Client::builder(&*self.url, &self.url, key).loopback_http().build()?)
+        Ok(Client::builder(&*self.url, &self.url, key).build()?)
     }
 
     /// The URI of a path of this server.

@@ -14,7 +14,6 @@ async fn main() -> Result<(), BoxError> {
     // idle sockets instead: 25 of each leave ten of the 60 sockets for connection attempts.
     let limits = Limits::default().in_flight(25.try_into()?);
     let tds = Client::builder(server.auth_url(), server.base_url(), credentials)
-        .loopback_http()
         .limits(limits)
         .build()?;
 

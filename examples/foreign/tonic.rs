@@ -34,7 +34,6 @@ async fn main() -> Result<(), BoxError> {
 
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
     let tds = Client::builder(server.auth_url(), server.base_url(), credentials)
-        .loopback_http()
         .build()?;
     let mut tcp = HttpConnector::new();
     #[cfg(target_os = "linux")]

@@ -136,12 +136,8 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// Next steps of a programmer, each with that of a user of this program.
-pub(crate) const WORDS: [(&str, &str); 6] = [
+pub(crate) const WORDS: [(&str, &str); 5] = [
     ("Builder::proxy", "--proxy or TDS_PROXY"),
-    (
-        ", or Builder::loopback_http for a server on this machine",
-        "",
-    ),
     (
         "use `new` with the whole address",
         "give the whole address with --token-url",

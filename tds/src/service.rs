@@ -191,7 +191,7 @@ impl Settings {
             }
             _ => AuthServer::from(auth),
         };
-        let mut builder = Client::builder(server, base, provider).loopback_http();
+        let mut builder = Client::builder(server, base, provider);
         let is_secure = [auth, base].iter().any(|url| url.starts_with("https://"));
         let system = std::env::var(SSL_CERT_FILE).ok().filter(|_| is_secure);
         if let Some(path) = system.filter(|path| !path.is_empty()) {
@@ -245,7 +245,7 @@ async fn simulated(limits: Limits, accept: Accept) -> Result<Service, Failure> {
     let key = key.map_err(|error| unusable(&error))?;
     let builder = Client::builder(server.auth_url(), server.base_url(), key);
     Ok(Service {
-        builder: builder.loopback_http().limits(limits),
+        builder: builder.limits(limits),
         base_url: SIMULATED.to_owned(),
         routes: Vec::new(),
         secrets: Secrets::default(),

@@ -4,6 +4,7 @@ use std::{
     convert,
     env::{self, VarError},
     fmt,
+    num::NonZeroU32,
     sync::Arc,
     time::Duration,
 };
@@ -19,7 +20,7 @@ use tower_oidc_cc::{
 };
 use tower_service::Service;
 use tower_tds_errors::RetryLayer;
-use tower_tds_limits::{DeadlineAt, Limits, RequestLimitLayer};
+use tower_tds_limits::{DeadlineAt, Limiter, Limits, Quota, RequestLimitLayer};
 
 #[cfg(feature = "compression")]
 use crate::http::compression;
@@ -28,7 +29,7 @@ use crate::{
         Client,
         base::Base,
         body::READ_TIMEOUT,
-        request::{Deadline, ReplayBytes, RequestBody},
+        request::{ReplayBytes, RequestBody},
         sender::{CallTracker, Sender, stack},
     },
     error::BuildError,
@@ -36,9 +37,8 @@ use crate::{
         http1::{Host, Http, USER_AGENT},
         proxy::Proxies,
         tls::Tls,
-        transport::{MakeClients, Schemes, clients, connector, make_clients},
+        transport::{MakeClients, clients, connector, make_clients},
     },
-    limiters::{SharedLimits, longest_turn},
     stack::{ANSWER_TIMEOUT, TdsLayer},
 };
 
@@ -65,10 +65,9 @@ pub struct Builder {
     limits: SharedLimits,
     retry: RetryLayer,
     answer_timeout: Duration,
-    deadline: Option<Deadline>,
+    deadline: Option<Duration>,
     read_timeout: Duration,
     error_bodies: Option<(usize, Duration)>,
-    schemes: Schemes,
     /// Puts the decoder around the http client.
     decode: fn(Http<RequestBody>) -> Http<RequestBody>,
     tls: Tls,
@@ -98,6 +97,28 @@ pub struct Builder {
 #[derive(Debug)]
 pub struct AuthServer(Result<TokenEndpoint, ConfigError>);
 
+/// The limits of one IP address: give them to all of your clients behind it.
+///
+/// Requests and connections are counted per IP address, for all API keys together. After a 429 only
+/// the client that got it pauses, because that quota belongs to its key. Each client has a connection
+/// pool of its own.
+///
+/// # Examples
+/// ```
+/// use tower_tds::{Client, Credentials, Limits, SharedLimits};
+///
+/// let limits = SharedLimits::from(Limits::default());
+/// let client = |id: &str| {
+///     let credentials = Credentials::new(id, "s3cr3t").expect("it can be sent");
+///     Client::builder("https://auth.example.org", "https://data.example.org", credentials)
+///         .limits(&limits)
+/// };
+/// let (bus, metro) = (client("bus"), client("metro"));
+/// # drop((bus, metro));
+/// ```
+#[derive(Debug, Clone)]
+pub struct SharedLimits(Limiter);
+
 // === impl AuthServer ===
 
 impl From<&str> for AuthServer {
@@ -118,6 +139,28 @@ impl From<TokenEndpoint> for AuthServer {
     }
 }
 
+// === impl SharedLimits ===
+
+/// Creates the limits of one address.
+///
+/// With two or more connections, one is reserved for token calls. With a single connection, each
+/// call opens a new one and closes it, so that a token call gets its turn.
+impl From<Limits> for SharedLimits {
+    fn from(limits: Limits) -> Self {
+        // More calls would wait for a data connection after their timeouts have begun.
+        let data = limits.most_connections().get().saturating_sub(1);
+        let data = NonZeroU32::new(data).unwrap_or(NonZeroU32::MIN);
+        let in_flight = limits.most_in_flight().min(data);
+        Self(Limiter::new(limits.in_flight(in_flight)))
+    }
+}
+
+impl From<&Self> for SharedLimits {
+    fn from(shared: &Self) -> Self {
+        shared.clone()
+    }
+}
+
 // === impl Client ===
 
 impl Client {
@@ -133,26 +176,10 @@ impl Client {
         base_url: &str,
         credentials: impl Into<CredentialsProvider>,
     ) -> Builder {
-        Builder::new(auth.into(), base_url, credentials.into())
-    }
-
-    /// Builds a client from the environment: see [`Builder::from_env`].
-    ///
-    /// # Errors
-    /// See [`Builder::from_env`] and [`Builder::build`].
-    pub fn from_env() -> Result<Self, BuildError> {
-        Builder::from_env()?.build()
-    }
-}
-
-// === impl Builder ===
-
-impl Builder {
-    pub(crate) fn new(auth: AuthServer, base_url: &str, credentials: CredentialsProvider) -> Self {
-        Self {
-            auth,
+        Builder {
+            auth: auth.into(),
             base_url: base_url.to_owned(),
-            credentials,
+            credentials: credentials.into(),
             renewal: Box::new(|tokens| tokens),
             limits: Limits::default().into(),
             retry: RetryLayer::new(),
@@ -160,7 +187,6 @@ impl Builder {
             deadline: None,
             read_timeout: READ_TIMEOUT,
             error_bodies: None,
-            schemes: Schemes::HttpsOnly,
             decode: convert::identity,
             tls: Tls::default(),
             proxies: Proxies::default(),
@@ -168,7 +194,11 @@ impl Builder {
             name: None,
         }
     }
+}
 
+// === impl Builder ===
+
+impl Builder {
     /// Reads the required settings from the environment.
     ///
     /// Reads `TDS_AUTH_URL`, `TDS_BASE_URL`, `TDS_CLIENT_ID`, and `TDS_CLIENT_SECRET` or
@@ -181,15 +211,17 @@ impl Builder {
         let base_url = required("TDS_BASE_URL")?;
         let id = required("TDS_CLIENT_ID")?;
         let credentials = match (variable(SECRET)?, variable(SECRET_FILE)?) {
-            (Some(secret), None) => match Credentials::new(id, secret) {
-                Ok(credentials) => credentials.into(),
-                Err(error) => return Err(BuildError::because(UNUSABLE, error)),
-            },
+            (Some(secret), None) => {
+                let credentials = Credentials::new(id, secret);
+                credentials
+                    .map_err(|error| BuildError::because(UNUSABLE, error))?
+                    .into()
+            }
             (None, Some(path)) => CredentialsProvider::file(id, path),
             (Some(_), Some(_)) => return Err(BuildError::new(TWO_SECRETS)),
             (None, None) => return Err(BuildError::new(NO_SECRET)),
         };
-        Ok(Self::new((&auth_url).into(), &base_url, credentials))
+        Ok(Client::builder(&auth_url, &base_url, credentials))
     }
 
     /// Sets the limits: by default 50 requests per second and 60 connections.
@@ -229,9 +261,12 @@ impl Builder {
 
     /// Sets a deadline for each call with its body. Give a single call an earlier one with
     /// [`Call::deadline`](crate::Call::deadline).
+    ///
+    /// If you download large files, set [`RetryLayer::deadline`] instead, which ends at the response head, and
+    /// bound the bodies by [`read_timeout`](Self::read_timeout).
     #[must_use]
-    pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
-        self.deadline = Some(deadline.into());
+    pub const fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
         self
     }
 
@@ -260,11 +295,11 @@ impl Builder {
     /// ```
     /// # fn run(builder: tower_tds::Builder) {
     /// use std::time::Duration;
-    /// use tower_tds::Deadline;
+    /// use tower_tds::layers::errors::RetryLayer;
     ///
     /// // Downloads take as long as they need, unless nothing comes for two minutes.
     /// let builder = builder
-    ///     .deadline(Deadline::head_only(Duration::from_secs(30)))
+    ///     .retry(RetryLayer::new().deadline(Duration::from_secs(30)))
     ///     .read_timeout(Duration::from_secs(120));
     /// # drop(builder);
     /// # }
@@ -410,25 +445,18 @@ impl Builder {
         self
     }
 
-    /// Allows plain http to hosts of this machine, for development and tests.
-    #[must_use]
-    pub fn loopback_http(mut self) -> Self {
-        self.schemes = Schemes::LoopbackHttp;
-        self
-    }
-
     /// Builds the client. Nothing is sent, and no runtime is needed.
     ///
     /// # Errors
-    /// Returns an error if an address is not https (or allowed loopback http), if a certificate or
+    /// Returns an error if an address is neither https nor http on this machine, if a certificate or
     /// a proxy is not usable, if there are no root certificates, or if two settings exclude each
     /// other.
     pub fn build(self) -> Result<Client, BuildError> {
-        let unusable = |error| BuildError::because("the base URL is not usable", error);
+        let unusable = |error: BoxError| BuildError::because("the base URL is not usable", error);
         let base_url = self.base_url.parse::<Uri>().map_err(|error| {
             BuildError::because("the base URL is not usable: give https://host", error)
         })?;
-        let origin = self.origin(&base_url).map_err(unusable)?;
+        let origin = Origin::from_uri(&base_url).map_err(|error| unusable(error.into()))?;
         let host = Host::of(&base_url).map_err(unusable)?;
         if self.base_url.contains('#') {
             return Err(BuildError::new(
@@ -437,10 +465,10 @@ impl Builder {
         }
         let base = Base::new(base_url.clone())?;
         let unusable = |error| BuildError::because("the authentication URL is not usable", error);
-        let endpoint = self.endpoint().map_err(unusable)?;
+        let endpoint = self.auth.0.map_err(unusable)?;
 
         let mut passwords = Vec::new();
-        let data = self.limits.limiter();
+        let SharedLimits(data) = &self.limits;
         let clients = match self.clients {
             Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(data, host),
             Some(_) => {
@@ -461,7 +489,7 @@ impl Builder {
                     passwords.extend(proxy.as_ref().and_then(Intercept::basic_auth).cloned());
                 }
                 clients(data, host, are_direct, |limiter| {
-                    connector(limiter, self.schemes, tls.clone(), self.proxies.clone())
+                    connector(limiter, tls.clone(), self.proxies.clone())
                 })
             }
         };
@@ -507,20 +535,6 @@ impl Builder {
             limiter: layer.limiter().clone(),
         }))
     }
-
-    /// Returns the origin of an address, if the token may go there.
-    fn origin(&self, uri: &Uri) -> Result<Origin, BoxError> {
-        match self.schemes {
-            Schemes::HttpsOnly if uri.scheme() == Some(&Scheme::HTTP) => Err(HTTPS_ONLY.into()),
-            Schemes::HttpsOnly | Schemes::LoopbackHttp => Ok(Origin::from_uri(uri)?),
-        }
-    }
-
-    fn endpoint(&self) -> Result<TokenEndpoint, BoxError> {
-        let endpoint = self.auth.0.clone()?;
-        self.origin(endpoint.uri())?;
-        Ok(endpoint)
-    }
 }
 
 /// Shows only the host of the base URL, because the URL may contain a password.
@@ -532,6 +546,15 @@ impl fmt::Debug for Builder {
             .field("host", &base.host())
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the longest wait of a token call for its permit. The call is first in the queue, so it
+/// waits only for permits that are already live: for one interval, or two with some rules, after
+/// the slowest response.
+fn longest_turn(limits: &Limits) -> Duration {
+    let intervals = limits.quotas().iter().map(Quota::per);
+    let longest = intervals.max().unwrap_or_default();
+    longest.saturating_mul(2).saturating_add(SLOW_ANSWER)
 }
 
 fn required(name: &'static str) -> Result<String, BuildError> {
@@ -549,6 +572,9 @@ fn variable(name: &'static str) -> Result<Option<String>, BuildError> {
     }
 }
 
+/// Default of `Limits::lost_after`, the time for which a lost request counts.
+const SLOW_ANSWER: Duration = Duration::from_secs(10);
+
 const SECRET: &str = "TDS_CLIENT_SECRET";
 
 const SECRET_FILE: &str = "TDS_CLIENT_SECRET_FILE";
@@ -563,9 +589,6 @@ const NO_SECRET: &str = "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) is not se
 /// Much longer than a token endpoint needs (milliseconds), and much shorter than the default
 /// deadline of a call.
 const TOKEN_ANSWER: Duration = Duration::from_secs(10);
-
-const HTTPS_ONLY: &str = "only https keeps a token secret: use an https address, or \
-    Builder::loopback_http for a server on this machine";
 
 /// Realm in the path of the token endpoint, as the service documents it.
 const REALM: &str = "ServiceConnect";

@@ -11,11 +11,9 @@
 //! order.
 //!
 //! ```no_run
-//! use tower_tds::Client;
-//!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! // TDS_AUTH_URL, TDS_BASE_URL, TDS_CLIENT_ID and TDS_CLIENT_SECRET; or `Client::builder`.
-//! let client = Client::from_env()?;
+//! let client = tower_tds::Builder::from_env()?.build()?;
 //! let bus = client.get("/v1/live/bus").await?.text().await?;
 //! println!("{bus}");
 //! # Ok(())
@@ -65,7 +63,6 @@
 mod builder;
 mod client;
 mod error;
-mod limiters;
 mod stack;
 mod testing;
 
@@ -143,18 +140,12 @@ pub use tower_tds_errors::{Error, Kind};
 pub use tower_tds_limits::{Limiter, Limits, Proof, Quota};
 
 pub use self::{
-    builder::{AuthServer, Builder},
+    builder::{AuthServer, Builder, SharedLimits},
     client::{
-        Client,
-        body::ResponseBody,
-        call::Call,
-        request::{Deadline, RequestBody},
-        response::Response,
-        sender::ResponseFuture,
-        status::Status,
+        Client, body::ResponseBody, call::Call, request::RequestBody, response::Response,
+        sender::ResponseFuture, status::Status,
     },
     error::BuildError,
-    limiters::SharedLimits,
     stack::{Named, TdsLayer},
 };
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Request, header::HOST};
+use http::Request;
 use pin_project_lite::pin_project;
 use tower::{BoxError, Layer, ServiceBuilder};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
@@ -211,13 +211,6 @@ where
             && let Some(origin) = &self.origin
         {
             *request.uri_mut() = origin.absolute(request.uri());
-            // A bare connection does not add this header, which each request needs (RFC 9112,
-            // section 3.2).
-            if let Some(authority) = request.uri().authority()
-                && let Ok(host) = HeaderValue::from_str(authority.as_str())
-            {
-                request.headers_mut().entry(HOST).or_insert(host);
-            }
         }
         NamedFuture {
             inner: self.inner.call(request),

@@ -61,7 +61,6 @@ async fn run(settings: Settings) -> Result<bool, Box<dyn Error>> {
 
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
     let client = Client::builder(server.auth_url(), base, credentials)
-        .loopback_http()
         // This is also right for a service that counts requests in flight.
         .limits(Limits::default().proof(Proof::End))
         .build()?;

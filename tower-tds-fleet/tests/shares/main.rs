@@ -60,7 +60,7 @@ impl Member {
 pub(crate) fn client(server: &Server, limits: Limits) -> Client {
     let id = Credentials::new(server.client_id(), server.client_secret());
     let client = Client::builder(server.auth_url(), server.base_url(), id.unwrap());
-    client.loopback_http().limits(limits).build().unwrap()
+    client.limits(limits).build().unwrap()
 }
 
 pub(crate) fn call(client: &Client, url: &str, callers: usize, running: &mut JoinSet<()>) {

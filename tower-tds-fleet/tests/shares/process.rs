@@ -76,11 +76,7 @@ async fn member_process() {
     let var = |name: &str| env::var(name).unwrap();
     let id = Credentials::new(var("FLEET_ID"), var("FLEET_SECRET")).unwrap();
     let client = tower_tds::Client::builder(&var("FLEET_AUTH"), &var("FLEET_DATA"), id);
-    let client = client
-        .loopback_http()
-        .limits(Limits::default())
-        .build()
-        .unwrap();
+    let client = client.limits(Limits::default()).build().unwrap();
     let store = Client::open(store).unwrap();
     let fleet = Fleet::join(store, "test", &var("FLEET_DATA"), client.limiter()).unwrap();
     let mut running = JoinSet::new();

@@ -32,7 +32,7 @@ use crate::http::http1::AnyBody;
 /// bytes, and the error's text has the announced length, if there was one.
 /// - [`Kind::Truncated`](crate::Kind::Truncated): it ended early, or no bytes came for longer than
 ///   [`Builder::read_timeout`](crate::Builder::read_timeout), 30 s by default. Fetch it again.
-/// - [`Kind::Timeout`](crate::Kind::Timeout): the [deadline](crate::Deadline) of the call passed
+/// - [`Kind::Timeout`](crate::Kind::Timeout): the [deadline](crate::Call::deadline) of the call passed
 ///   before its end.
 /// - [`Kind::Malformed`](crate::Kind::Malformed): it is not in its declared coding.
 ///
@@ -42,10 +42,8 @@ pub struct ResponseBody {
     /// `None` after its end.
     inner: Option<PermitBody<AnyBody>>,
     bounds: BodyBounds,
-    /// Made at the first wait, and reused by later ones.
+    /// Set during a wait.
     timer: Option<Pin<Box<Sleep>>>,
-    /// Whether the timer is set for the current wait.
-    is_waiting: bool,
     received: u64,
     expected: Option<u64>,
     request: Option<(Method, Uri)>,
@@ -56,7 +54,7 @@ pub struct ResponseBody {
 pub(crate) struct BodyBounds {
     /// Longest wait for the next bytes.
     pub(crate) idle: Duration,
-    /// Deadline of the call, if it covers the body.
+    /// Deadline of the call.
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -89,21 +87,11 @@ impl ResponseBody {
         if self.is_late() {
             return Poll::Ready(overdue());
         }
-        if !self.is_waiting {
-            self.is_waiting = true;
+        // Outside a runtime there is no timer.
+        if self.timer.is_none() && Handle::try_current().is_ok() {
             let silent = Instant::now().checked_add(self.bounds.idle);
             let ends = silent.into_iter().chain(self.bounds.deadline).min();
-            // Outside a runtime there is no timer.
-            self.timer = match (ends, self.timer.take()) {
-                (Some(ends), Some(mut timer)) => {
-                    timer.as_mut().reset(ends);
-                    Some(timer)
-                }
-                (Some(ends), None) if Handle::try_current().is_ok() => {
-                    Some(Box::pin(sleep_until(ends)))
-                }
-                (_, _) => None,
-            };
+            self.timer = ends.map(|ends| Box::pin(sleep_until(ends)));
         }
         match &mut self.timer {
             Some(timer) => ready!(timer.as_mut().poll(cx)),
@@ -147,7 +135,7 @@ impl Body for ResponseBody {
                 let length = frame.data_ref().map_or(0, Buf::remaining);
                 let length = u64::try_from(length).unwrap_or(u64::MAX);
                 this.received = this.received.saturating_add(length);
-                this.is_waiting = false;
+                this.timer = None;
                 // At the deadline, the last frame of a complete body is still returned.
                 if is_last || !this.is_late() {
                     return Poll::Ready(Some(Ok(frame)));

@@ -4,6 +4,7 @@ use std::{
     fmt::{self, Display},
     future::IntoFuture,
     sync::Arc,
+    time::Duration,
 };
 
 use http::{HeaderName, HeaderValue, Request};
@@ -12,9 +13,9 @@ use tower_tds_errors::{Error, Kind};
 
 use crate::client::{
     base::with_query,
-    request::{Deadline, RequestBody},
+    request::RequestBody,
     response::Response,
-    sender::{ResponseFuture, Sender},
+    sender::{Deadline, ResponseFuture, Sender},
 };
 
 /// A call of [`Client::get`](crate::Client::get) or [`Client::request`](crate::Client::request),
@@ -47,8 +48,10 @@ impl Call {
         Self { sender, request }
     }
 
-    /// Sets the deadline of the call with all its waits and its body, or only of its response head
-    /// with [`Deadline::head_only`].
+    /// Sets the deadline of the call, from its start to the end of its body.
+    ///
+    /// It covers the waits for a token, a permit and a connection, each attempt, each backoff, and the body. Nothing
+    /// is sent after it. To bound only the wait for the response head, put the call into [`tokio::time::timeout`].
     ///
     /// If you also set [`Builder::deadline`](crate::Builder::deadline), the earlier one counts;
     /// with neither, a call has two minutes until its response head. In addition, each attempt has
@@ -65,9 +68,9 @@ impl Call {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn deadline(mut self, deadline: impl Into<Deadline>) -> Self {
+    pub fn deadline(mut self, deadline: Duration) -> Self {
         if let Ok(request) = &mut self.request {
-            request.extensions_mut().insert(deadline.into());
+            request.extensions_mut().insert(Deadline(deadline));
         }
         self
     }

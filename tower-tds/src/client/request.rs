@@ -1,11 +1,10 @@
-//! The body and the deadline that you give with a request.
+//! The body that you give with a request.
 
 use std::{
     fmt,
     pin::Pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -32,27 +31,6 @@ use tower_tds_errors::Replay;
 // One pointer, because each layer moves the request, and most requests have no body.
 #[derive(Default)]
 pub struct RequestBody(Option<Box<Either<Full<Bytes>, Stream>>>);
-
-/// The deadline of a call: for [`Call::deadline`](crate::Call::deadline) and
-/// [`Builder::deadline`](crate::Builder::deadline), or as an extension of a request.
-///
-/// It counts from the start of the call, and covers the waits for a token, a permit and a
-/// connection, each attempt, each backoff, and the body. Nothing is sent after it.
-///
-/// # Examples
-/// ```
-/// use std::time::Duration;
-/// use tower_tds::Deadline;
-///
-/// // A large download: the head must arrive within five seconds, and the body has no deadline.
-/// let deadline = Deadline::head_only(Duration::from_secs(5));
-/// assert_ne!(deadline, Duration::from_secs(5).into());
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Deadline {
-    pub(crate) after: Duration,
-    pub(crate) is_head_only: bool,
-}
 
 /// A body that is sent once. Its lock is never waited for: it makes the body `Sync`, which the
 /// caller's need not be.
@@ -207,29 +185,5 @@ impl Replay<RequestBody> for ReplayBytes {
 
     fn size(&self, body: &RequestBody) -> Option<u64> {
         body.size_hint().exact()
-    }
-}
-
-// === impl Deadline ===
-
-impl Deadline {
-    /// Creates a deadline for the response head only. Use it for long downloads, whose bodies
-    /// [`Builder::read_timeout`](crate::Builder::read_timeout) bounds.
-    #[must_use]
-    pub const fn head_only(after: Duration) -> Self {
-        Self {
-            after,
-            is_head_only: true,
-        }
-    }
-}
-
-/// Creates a deadline this long after the start of the call, but at most a century after it.
-impl From<Duration> for Deadline {
-    fn from(after: Duration) -> Self {
-        Self {
-            after,
-            is_head_only: false,
-        }
     }
 }

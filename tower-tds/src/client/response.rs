@@ -63,9 +63,6 @@ impl Response {
             return Err(self.too_large());
         }
         let first = self.chunk().await?.unwrap_or_default();
-        if first.len() > MOST {
-            return Err(self.too_large());
-        }
         let mut next = self.chunk().await?;
         // Most bodies are one chunk, which is not copied.
         if next.is_none() {

@@ -27,7 +27,7 @@ use crate::{
     client::{
         base::Base,
         body::{BodyBounds, ResponseBody},
-        request::{Deadline, ReplayBytes, RequestBody},
+        request::{ReplayBytes, RequestBody},
     },
     http::{
         http1::{AnyBody, Http},
@@ -43,7 +43,7 @@ pub(crate) struct Sender {
     pub(crate) pool: Arc<Pool<RequestBody>>,
     pub(crate) name: Option<Arc<str>>,
     pub(crate) base: Base,
-    pub(crate) deadline: Option<Deadline>,
+    pub(crate) deadline: Option<Duration>,
     pub(crate) read_timeout: Duration,
     pub(crate) calls: CallTracker,
     pub(crate) tokens: TokenSource,
@@ -66,6 +66,10 @@ pub(crate) struct CallTracker {
     /// across an `.await`.
     failure: Mutex<Option<(Instant, String)>>,
 }
+
+/// Deadline of one call, counted from its start, as an extension of its request.
+#[derive(Clone)]
+pub(crate) struct Deadline(pub(crate) Duration);
 
 /// Counts a call from its start to its response head, its error, or its drop.
 struct TrackedCall(Arc<Sender>);
@@ -139,23 +143,15 @@ impl Sender {
     /// body.
     fn bound(&self, request: &mut Request<RequestBody>) -> Option<Instant> {
         let own = request.extensions_mut().remove::<Deadline>();
-        if self.deadline.is_none() && own.is_none() {
-            return None;
-        }
-        let now = Instant::now();
-        let at = |deadline: &Deadline| now.checked_add(deadline.after.min(FOREVER));
-        let both = [self.deadline, own];
-        let deadlines = || both.iter().flatten();
+        let own = own.map(|Deadline(own)| own);
+        let after = self.deadline.into_iter().chain(own).min()?;
+        let body = Instant::now().checked_add(after.min(FOREVER))?;
         let outer = request.extensions().get::<DeadlineAt>();
-        let outer = outer.map(|it| Instant::from_std(it.at));
-        let with_body = deadlines().filter(|deadline| !deadline.is_head_only);
-        let with_body = with_body.filter_map(at).min();
-        if let Some(head) = deadlines().filter_map(at).chain(outer).min() {
-            let mut bound = DeadlineAt::new(head.into_std());
-            bound.covers_body = with_body == Some(head);
-            request.extensions_mut().insert(bound);
-        }
-        with_body
+        let head = outer.map_or(body, |outer| body.min(Instant::from_std(outer.at)));
+        let mut bound = DeadlineAt::new(head.into_std());
+        bound.covers_body = head == body;
+        request.extensions_mut().insert(bound);
+        Some(body)
     }
 
     /// Records a failure. Adds the setting that solves the problem.
@@ -172,25 +168,17 @@ impl Sender {
 // === impl CallTracker ===
 
 impl CallTracker {
-    /// Counts a call until [`end`](Self::end). Returns whether it may begin: false if the client is
+    /// Counts a call until the drop of its [`TrackedCall`]. Returns whether it may begin: false if the client is
     /// closed.
-    pub(crate) fn begin(&self) -> bool {
+    fn begin(&self) -> bool {
         // SeqCst, with `close` and `ended`: a call is either counted before the close, or sees the
         // close.
         self.count.fetch_add(1, Ordering::SeqCst) < CLOSED
     }
 
-    /// Removes a call from the count.
-    pub(crate) fn end(&self) {
-        // Only a closed client has a waiter for the end.
-        if self.count.fetch_sub(1, Ordering::SeqCst) > CLOSED {
-            self.ended.notify_waiters();
-        }
-    }
-
     /// Records a failure, unless it is a mistake of the caller.
     #[cold]
-    pub(crate) fn failed(&self, error: &Error) {
+    fn failed(&self, error: &Error) {
         let own = [Kind::NotFound, Kind::Rejected, Kind::InvalidRequest];
         if !own.contains(&error.kind()) {
             let failure = (Instant::now(), error.to_string());
@@ -237,7 +225,11 @@ impl CallTracker {
 
 impl Drop for TrackedCall {
     fn drop(&mut self) {
-        self.0.calls.end();
+        let calls = &self.0.calls;
+        // Only a closed client has a waiter for the end.
+        if calls.count.fetch_sub(1, Ordering::SeqCst) > CLOSED {
+            calls.ended.notify_waiters();
+        }
     }
 }
 

@@ -11,9 +11,8 @@ use std::{
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use http::Uri;
-use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
-use tokio::time::timeout;
-use tower::{BoxError, ServiceExt as _};
+use tokio::{net::lookup_host, time::timeout};
+use tower::BoxError;
 use tower_service::Service;
 use tower_tds_outcome::default_port;
 
@@ -63,38 +62,31 @@ async fn look_up(uri: &Uri) -> io::Result<Vec<SocketAddr>> {
     let host = uri.host().unwrap_or_default();
     // The resolver reads an address without brackets.
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let name = host.parse::<Name>().map_err(io::Error::other)?;
-    let found = GaiResolver::new().oneshot(name).await?;
-    let addresses: Vec<_> = found.map(|found| (found.ip(), port).into()).collect();
+    let addresses: Vec<_> = lookup_host((host, port)).await?.collect();
     let has_none = || io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     let found = (!addresses.is_empty()).then_some(addresses);
     found.ok_or_else(has_none)
 }
 
-/// Alternates the two families (RFC 8305, section 4).
-fn alternated(addresses: Vec<SocketAddr>) -> impl Iterator<Item = SocketAddr> {
-    let mut ranks = [0, 0];
-    let ranked = addresses.into_iter().map(|address| {
-        let rank = &mut ranks[usize::from(address.is_ipv6())];
-        *rank += 1;
-        (*rank, address)
-    });
-    let mut ranked: Vec<_> = ranked.collect();
-    // Stable: the family of the first address begins.
-    ranked.sort_by_key(|(rank, _)| *rank);
-    ranked.into_iter().map(|(_, address)| address)
-}
-
-/// Connects to the first address that answers. `first` is ready. The two families take turns.
+/// Connects to the first address that answers. `first` is ready. The second attempt is to the other family,
+/// because often one of the two is dead as a whole.
 ///
 /// Begins another attempt only if a permit is free at that time, because a connect to a dead
 /// address must not queue in front of those that could answer. Dropping the losers cancels their
 /// connects.
-async fn race<C>(first: C, others: C, addresses: Vec<SocketAddr>) -> Result<C::Response, BoxError>
+async fn race<C>(
+    first: C,
+    others: C,
+    mut addresses: Vec<SocketAddr>,
+) -> Result<C::Response, BoxError>
 where
     C: Service<Target, Error = BoxError> + Clone,
 {
-    let mut left = alternated(addresses).peekable();
+    let is_other = |address: &SocketAddr| address.is_ipv6() != addresses[0].is_ipv6();
+    if let Some(other) = addresses.iter().position(is_other) {
+        addresses[1..=other].rotate_right(1);
+    }
+    let mut left = addresses.into_iter().peekable();
     let mut ready = Some(first);
     let mut attempts = FuturesUnordered::new();
     loop {

@@ -4,20 +4,15 @@
 use std::{io, pin::Pin, sync::Arc};
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
-use bytes::BytesMut;
-use futures_util::{
-    TryFutureExt as _, TryStreamExt as _,
-    future::ready,
-    stream::{once, try_unfold},
-};
+use futures_util::{TryFutureExt as _, TryStreamExt as _, future::ready, stream::once};
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, RANGE},
 };
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt as _, StreamBody};
-use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _};
-use tokio_util::io::StreamReader;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead};
+use tokio_util::io::{ReaderStream, StreamReader};
 use tower::BoxError;
 use tower_tds_errors::{Error, Kind};
 
@@ -55,34 +50,21 @@ fn request_coded<B>(request: &mut Request<B>) -> bool {
 /// Decodes a response. Where that is not possible, its body is an error, unless the request names
 /// its coding.
 fn decoded(mut response: Response<AnyBody>, is_named: bool) -> Response<AnyBody> {
-    let codings = codings(response.headers());
+    let coding = coding(response.headers());
     // The response to a HEAD has no body.
-    if codings.is_empty() || response.body().is_end_stream() {
+    if coding.is_empty() || response.body().is_end_stream() {
         return response;
     }
-    let is_known = |coding: &&String| matches!(&***coding, "gzip" | "x-gzip" | "br");
-    let unknown = codings.iter().find(|coding| !is_known(coding));
-    if let Some(unknown) = unknown.or(codings.get(MOST_CODINGS)) {
-        let unknown = unknown.clone();
-        return if is_named {
-            response
-        } else {
-            response.map(|_| coded(&unknown))
-        };
+    match &*coding {
+        "br" | "gzip" | "x-gzip" => {
+            for header in [CONTENT_ENCODING, CONTENT_LENGTH] {
+                response.headers_mut().remove(header);
+            }
+            response.map(|body| plain(body, coding == "br"))
+        }
+        _ if is_named => response,
+        _ => response.map(|_| coded(&coding)),
     }
-    for header in [CONTENT_ENCODING, CONTENT_LENGTH] {
-        response.headers_mut().remove(header);
-    }
-    // The last coding was applied last, so it is decoded first.
-    response.map(|body| {
-        codings
-            .iter()
-            .rev()
-            .fold(body, |body, coding| match &**coding {
-                "br" => members(body, BrotliDecoder::new, BrotliDecoder::into_inner),
-                _ => members(body, GzipDecoder::new, GzipDecoder::into_inner),
-            })
-    })
 }
 
 /// Returns a body that fails, in place of one that the client cannot decode.
@@ -94,68 +76,42 @@ fn coded(coding: &str) -> AnyBody {
     AnyBody::new(StreamBody::new(once(ready(Err(error.into())))))
 }
 
-/// Returns the codings of a body, in the order in which they were applied.
-fn codings(headers: &HeaderMap) -> Vec<String> {
+/// Returns the coding of a body. Several ones, none of which was requested, are returned as a list.
+fn coding(headers: &HeaderMap) -> String {
     let values = headers.get_all(CONTENT_ENCODING).iter();
     let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
     let all = values.collect::<Vec<_>>().join(",");
     let codings = all.split(',').map(str::trim);
     let codings = codings.filter(|coding| !matches!(*coding, "" | "identity"));
-    codings.map(str::to_owned).collect()
+    codings.collect::<Vec<_>>().join(", ")
 }
 
-type Coded = Pin<Box<dyn AsyncBufRead + Send + Sync>>;
-
-/// Decodes the members of a body, one after the other (RFC 1952, section 2.2).
-fn members<D>(body: AnyBody, decode: fn(Coded) -> D, rest: fn(D) -> Coded) -> AnyBody
-where
-    D: AsyncRead + Send + Sync + Unpin + 'static,
-{
-    let coded: Coded = Box::pin(StreamReader::new(
-        body.into_data_stream().map_err(io::Error::other),
-    ));
-    // Between two members there is no decoder.
-    let decoded = try_unfold(
-        (Err(coded), BytesMut::new()),
-        move |(mut place, mut buffer)| async move {
-            loop {
-                place = match place {
-                    Err(mut coded) => match has_more(&mut coded).await? {
-                        true => Ok(decode(coded)),
-                        false => return Ok::<_, BoxError>(None),
-                    },
-                    Ok(mut decoder) => {
-                        buffer.reserve(CHUNK);
-                        if decoder.read_buf(&mut buffer).await? > 0 {
-                            let data = Frame::data(buffer.split().freeze());
-                            return Ok(Some((data, (Ok(decoder), buffer))));
-                        }
-                        Err(rest(decoder))
-                    }
-                };
-            }
-        },
-    );
-    AnyBody::new(StreamBody::new(decoded))
-}
-
-/// Skips zeros, which pad the end of some files. Returns whether anything follows.
-async fn has_more(coded: &mut Coded) -> io::Result<bool> {
-    loop {
-        let data = coded.fill_buf().await?;
-        let zeros = data.iter().take_while(|byte| **byte == 0).count();
-        let (is_over, has_more) = (data.is_empty(), zeros < data.len());
-        coded.consume(zeros);
-        if is_over || has_more {
-            return Ok(has_more);
-        }
-    }
+/// Decodes a body to its end, which is that of its last member (RFC 1952, section 2.2). An empty one
+/// has none.
+fn plain(body: AnyBody, is_brotli: bool) -> AnyBody {
+    let coded = body.into_data_stream().map_err(io::Error::other);
+    let mut coded = StreamReader::new(coded);
+    let decoded = async move {
+        let is_empty = coded.fill_buf().await?.is_empty();
+        let plain: Pin<Box<dyn AsyncRead + Send + Sync>> = if is_empty {
+            Box::pin(coded)
+        } else if is_brotli {
+            let mut brotli = BrotliDecoder::new(coded);
+            // Otherwise what follows its end would not be read.
+            brotli.multiple_members(true);
+            Box::pin(brotli)
+        } else {
+            let mut gzip = GzipDecoder::new(coded);
+            gzip.multiple_members(true);
+            Box::pin(gzip)
+        };
+        io::Result::Ok(ReaderStream::with_capacity(plain, CHUNK))
+    };
+    let frames = decoded.try_flatten_stream().map_ok(Frame::data);
+    AnyBody::new(StreamBody::new(frames.map_err(BoxError::from)))
 }
 
 /// Value of both headers, as the service documents it.
 const CODINGS: &str = "br,gzip";
-
-/// The decoder of each coding takes memory.
-const MOST_CODINGS: usize = 4;
 
 const CHUNK: usize = 8 * 1024;

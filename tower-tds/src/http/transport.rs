@@ -20,13 +20,6 @@ use crate::http::{
     proxy::{Proxied, Proxies},
 };
 
-/// Whether plain http is allowed, to hosts that the builder has checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Schemes {
-    HttpsOnly,
-    LoopbackHttp,
-}
-
 /// Clients of tokens and of data, whose requests have bodies of type `B`.
 pub(crate) struct Clients<B> {
     pub(crate) tokens: Http<Full<Bytes>>,
@@ -78,22 +71,16 @@ where
 /// Builds the connector: TLS over a proxy's tunnel over TCP. Each connect to an address takes a
 /// permit, because a server counts TCP connections; for the first one this waits in `poll_ready`,
 /// without a timeout.
-pub(crate) fn connector(
-    limiter: Limiter,
-    schemes: Schemes,
-    tls: ClientConfig,
-    proxies: Proxies,
-) -> impl Connector {
+pub(crate) fn connector(limiter: Limiter, tls: ClientConfig, proxies: Proxies) -> impl Connector {
     let tcp = tcp(&limiter);
-    let tls = HttpsConnectorBuilder::new().with_tls_config(tls);
-    let tls = match schemes {
-        Schemes::HttpsOnly => tls.https_only(),
-        Schemes::LoopbackHttp => tls.https_or_http(),
-    };
     // With a proxy, the connection to the proxy counts.
     let inner = ConnectionLimitLayer::new(limiter).layer(tcp);
     let inner = Addresses { inner };
-    tls.enable_http1()
+    HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        // The origins and the endpoint were checked: plain http is to this machine.
+        .https_or_http()
+        .enable_http1()
         .wrap_connector(Proxied { inner, proxies })
 }
 

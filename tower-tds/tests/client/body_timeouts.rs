@@ -13,7 +13,7 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time::{Instant, pause, resume, sleep, timeout};
 use tower::service_fn;
-use tower_tds::{Client, Deadline, Kind, RequestBody, layers::errors::GiveUp};
+use tower_tds::{Client, Kind, RequestBody, layers::errors::GiveUp};
 
 use crate::client::world::{Built as _, PATH, builder, config, faults, start};
 
@@ -69,20 +69,6 @@ async fn body_without_pauses_ends_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn head_only_deadline_does_not_end_the_body() {
-    let client = client(PAUSES, false);
-    let head = Deadline::head_only(seconds(2));
-    let response = client.get(PATH).deadline(head).await;
-    assert_eq!(
-        response.expect("a head").text().await.expect("whole"),
-        "bus."
-    );
-    // Without a deadline, a call has two minutes until its head, and no limit for its body.
-    let slow = client.get(PATH).await.expect("a head");
-    assert_eq!(slow.text().await.expect("whole"), "bus.");
-}
-
-#[tokio::test(start_paused = true)]
 async fn read_timeout_starts_when_the_reader_waits() {
     for steps in [STALLS, SLEEPS] {
         let client = client(steps, false);
@@ -97,6 +83,14 @@ async fn read_timeout_starts_when_the_reader_waits() {
         assert_eq!((error.kind(), error.received()), (Kind::Truncated, Some(3)));
         assert!(error.is_timeout() && error.is_retryable());
         assert!(body.is_end_stream() && body.frame().await.is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_wait_has_the_whole_read_timeout() {
+    let mut body = client(PAUSES, true).get(PATH).await.expect("a head");
+    for _ in 0..6 {
+        assert!(body.chunk().await.expect("20 s are short").is_some());
     }
 }
 
@@ -126,10 +120,12 @@ async fn body_end_may_be_read_after_the_deadline() {
 
 /// `Sync`, so that a task can hold a reference to it across an await.
 #[test]
-fn response_and_client_are_send_and_sync() {
-    fn is_plain<T: Send + Sync + Unpin + 'static>() {}
+fn bodies_calls_and_the_client_are_send_and_sync() {
+    fn is_plain<T: Send + Sync + 'static>() {}
     is_plain::<tower_tds::Response>();
+    is_plain::<RequestBody>();
     is_plain::<Client>();
+    is_plain::<tower::util::Oneshot<Client, Request<()>>>();
 }
 
 /// tower-http's timeout answers with the default of the body below it.

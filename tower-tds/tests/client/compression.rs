@@ -1,8 +1,5 @@
 //! Coded bodies with `Builder::compression`, by a server that writes raw bytes and by the simulated service.
 
-use std::io::Write as _;
-
-use flate2::{Compression, write::GzEncoder};
 use tower_tds::{Error, Kind, Response};
 
 use crate::client::{
@@ -85,15 +82,12 @@ const EMPTY: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0";
 
 #[tokio::test]
 async fn all_members_of_a_gzip_body_are_decoded() {
-    let zeros = &[0; 5_000][..];
     for (members, whole) in [
         (&[][..], ""),
         (&[GZIP, GZIP], "barbar"),
         (&[GZIP, EMPTY], "bar"),
         (&[EMPTY, GZIP, EMPTY, GZIP], "barbar"),
         (&[EMPTY], ""),
-        (&[GZIP, zeros], "bar"),
-        (&[GZIP, zeros, GZIP, &zeros[..1]], "barbar"),
     ] {
         let body = members.concat();
         let text = text_of(&coded("gzip", body.len(), &body)).await;
@@ -105,8 +99,7 @@ async fn all_members_of_a_gzip_body_are_decoded() {
         let chunks: Vec<_> = body.iter().flat_map(chunk).collect();
         let text = text_of(&[head.as_bytes(), &chunks, b"0\r\n\r\n"].concat()).await;
         assert_eq!(text.expect("RFC 1952, section 2.2"), whole);
-        if members.last().is_some_and(|last| last.starts_with(b"\x1f")) {
-            let cut = &body[..body.len() - 1];
+        if let Some((_, cut)) = body.split_last() {
             let error = text_of(&coded("gzip", cut.len(), cut)).await;
             assert_eq!(
                 error.expect_err("a part is missing").kind(),
@@ -117,10 +110,7 @@ async fn all_members_of_a_gzip_body_are_decoded() {
 }
 
 #[tokio::test]
-async fn all_names_and_lists_of_codings_are_decoded() {
-    let mut twice = GzEncoder::new(Vec::new(), Compression::default());
-    twice.write_all(GZIP).expect("memory");
-    let twice = twice.finish().expect("memory");
+async fn all_names_of_a_coding_are_decoded() {
     for (coding, body) in [
         ("GZIP", GZIP),
         ("x-gzip", GZIP),
@@ -130,8 +120,6 @@ async fn all_names_and_lists_of_codings_are_decoded() {
         ("identity, gzip", GZIP),
         ("identity", b"bar"),
         ("", b"bar"),
-        ("gzip, gzip", &twice),
-        ("gzip\r\ncontent-encoding: x-gzip", &twice),
     ] {
         let text = text_of(&coded(coding, body.len(), body)).await;
         assert_eq!(text.expect(coding), "bar", "{coding}");
@@ -140,21 +128,14 @@ async fn all_names_and_lists_of_codings_are_decoded() {
 
 #[tokio::test]
 async fn coding_that_is_not_undone_is_an_error_that_names_it() {
-    let codings = "deflate|zstd|DEFLATE|gzip, deflate|deflate, gzip|aes128gcm";
+    let codings = "deflate|zstd|DEFLATE|gzip, deflate|gzip, gzip|aes128gcm";
     for coding in codings.split('|') {
         let error = text_of(&coded(coding, 3, b"any")).await;
         let error = error.expect_err("nothing decodes it");
         assert_eq!(error.kind(), Kind::Malformed, "{coding}");
-        let text = error.to_string();
-        let named = coding
-            .to_ascii_lowercase()
-            .replace("gzip", "")
-            .replace(", ", "");
+        let (text, named) = (error.to_string(), coding.to_ascii_lowercase());
         assert!(text.contains(&format!("coded with \"{named}\"")), "{text}");
     }
-    let many = ["gzip"; 99].join(",");
-    let error = text_of(&coded(&many, GZIP.len(), GZIP)).await;
-    assert_eq!(error.expect_err("too many").kind(), Kind::Malformed);
     // Without a body there is nothing to decode.
     let head = "HTTP/1.1 304 Not Modified\r\ncontent-encoding: deflate\r\n\r\n";
     assert_eq!(text_of(head.as_bytes()).await.expect("no body"), "");

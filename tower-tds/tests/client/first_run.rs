@@ -34,7 +34,7 @@ async fn printed() -> BTreeMap<&'static str, String> {
         assert!(all.insert(what, line).is_none(), "{what} twice");
     };
 
-    let error = Client::from_env().map(drop).expect_err("nothing is set");
+    let error = Builder::from_env().map(drop).expect_err("nothing is set");
     told("a variable is not set", (auth, base), error.to_string());
     let error = at("https://a.example.org", "http://b.example.org").build();
     let error = error
@@ -44,12 +44,12 @@ async fn printed() -> BTreeMap<&'static str, String> {
     told("`http` to another machine", (auth, base), error);
 
     let wrong = Credentials::new(plain.client_id(), "wrong").expect("it can be sent");
-    let line = prints(Client::builder(auth, base, wrong).loopback_http(), PATH);
+    let line = prints(Client::builder(auth, base, wrong), PATH);
     told("the secret", (auth, base), line.await);
     let file = CredentialsProvider::file("id", "/nowhere/secret");
-    let line = prints(Client::builder(auth, base, file).loopback_http(), PATH);
+    let line = prints(Client::builder(auth, base, file), PATH);
     told("the file of the secret", (auth, base), line.await);
-    let line = prints(at(base, auth).loopback_http(), PATH);
+    let line = prints(at(base, auth), PATH);
     told("the two addresses are swapped", (auth, base), line.await);
     let line = prints(at("https://auth.invalid", "https://data.invalid"), PATH);
     told("a host that is not there", (auth, base), line.await);
@@ -64,10 +64,10 @@ async fn printed() -> BTreeMap<&'static str, String> {
     let line = prints(at(&a, &b), PATH);
     told("`https` where http is spoken", (&a, &b), line.await);
     let (a, b) = (plainly(tls.0), plainly(tls.1));
-    let line = prints(at(&a, &b).loopback_http(), PATH);
+    let line = prints(at(&a, &b), PATH);
     told("`http` where https is spoken", (&a, &b), line.await);
 
-    let own = || at(auth, base).loopback_http();
+    let own = || at(auth, base);
     let foreign = format!("{}{PATH}", tls.1);
     let line = prints(own(), &foreign);
     told("another origin than the service's", tls, line.await);

@@ -149,13 +149,6 @@ async fn buffered_body_of_each_type_is_replayed_unchanged() {
     is_replayed(Full::<Bytes>::from("bytes"), "bytes").await;
 }
 
-#[test]
-fn request_bodies_and_calls_are_shared_among_threads() {
-    fn shared<T: Send + Sync>(_: T) {}
-    shared(streamed(&["abc"]));
-    shared(None::<tower::util::Oneshot<Client, Request<()>>>);
-}
-
 #[tokio::test]
 async fn streamed_request_is_sent_once_and_not_replayed() {
     let (raw, client) = busy_once().await;

@@ -205,7 +205,7 @@ impl Raw {
     /// A client for tokens from here, and data from there.
     pub(crate) fn builder_of(&self, data: &str) -> Builder {
         let auth = if self.url == DATA { AUTH } else { &self.url };
-        Client::builder(auth, data, world::secret()).loopback_http()
+        Client::builder(auth, data, world::secret())
     }
 
     pub(crate) fn client(&self) -> Client {

@@ -33,7 +33,7 @@ async fn no_secret_or_token_is_printed_or_logged() {
 
     let mut said = String::new();
     let credentials = Credentials::new("client", "canary+s3cr3t").expect("usable");
-    let builder = Client::builder(&raw.url, &raw.url, credentials).loopback_http();
+    let builder = Client::builder(&raw.url, &raw.url, credentials);
     write!(said, "{builder:?}\n{builder:#?}").expect("room");
     let client = builder.built();
     let (mut whole, mut failed) = (0, 0);

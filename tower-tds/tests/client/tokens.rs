@@ -36,7 +36,7 @@ async fn tokens_come_from_any_endpoint_or_issuer_and_each_request_has_one_host_a
             "fixed" => any.expect("loopback").into(),
             _ => TokenEndpoint::discover(&raw.url).expect("loopback").into(),
         };
-        let client = Client::builder(auth, &raw.url, secret()).loopback_http();
+        let client = Client::builder(auth, &raw.url, secret());
         let client = client.built();
         client.get("/data").await.expect("a success");
         let host = raw.url.trim_start_matches("http://");

@@ -58,7 +58,7 @@ async fn in_the_child(case: &str) -> Result<String, BuildError> {
         "roots" => https(secret()),
         "loopback" => {
             let (auth, data) = ("http://127.0.0.1:1", "http://127.0.0.1:2");
-            Client::builder(auth, data, secret()).loopback_http()
+            Client::builder(auth, data, secret())
         }
         _ => https(secret()).env_proxies(),
     };

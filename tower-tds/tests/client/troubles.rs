@@ -53,7 +53,7 @@ async fn seen(builder: Builder, calls: usize, expected: &str) -> Seen {
     let (log, _listening) = Log::listen(LevelFilter::INFO);
     let recorder: PrometheusRecorder = PrometheusBuilder::new().build_recorder();
     let _metrics = metrics::set_default_local_recorder(&recorder);
-    let client = builder.loopback_http().built();
+    let client = builder.built();
     let calls = (0..calls).map(|_| read(client.get(PATH).deadline(DEADLINE)));
     let under_way = tokio::spawn(at_once(calls.collect::<Vec<_>>()));
     let start = Instant::now();

@@ -113,7 +113,7 @@ pub(crate) fn builder(server: &Server) -> Builder {
 
 /// Builds a client for data from `base`.
 pub(crate) fn builder_at(server: &Server, base: &str) -> Builder {
-    Client::builder(server.auth_url(), base, credentials(server.sim())).loopback_http()
+    Client::builder(server.auth_url(), base, credentials(server.sim()))
 }
 
 /// A client of two hosts that are not there.

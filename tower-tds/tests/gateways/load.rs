@@ -118,7 +118,7 @@ pub(crate) fn client(service: &Server, front: SocketAddr) -> Caller {
     let credentials = Credentials::new(service.client_id(), service.client_secret());
     let credentials = credentials.expect("the simulator's are usable");
     let data = format!("http://{front}");
-    let client = Client::builder(service.auth_url(), &data, credentials).loopback_http();
+    let client = Client::builder(service.auth_url(), &data, credentials);
     let limits = Limits::default().connections(sockets);
     boxed(
         client

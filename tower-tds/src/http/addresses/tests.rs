@@ -10,7 +10,7 @@ use tokio::{
     io::{DuplexStream, duplex},
     time::{Instant, sleep},
 };
-use tower::{Layer as _, service_fn};
+use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits};
 
 use super::*;

@@ -19,7 +19,7 @@ fn secure(
     limiter: Limiter,
 ) -> impl Service<Uri, Response: Send, Error = BoxError, Future: Send> + Clone + Send {
     let tls = Tls::default().config(true).expect("roots");
-    let connector = connector(limiter, Schemes::HttpsOnly, tls, Proxies::default());
+    let connector = connector(limiter, tls, Proxies::default());
     Timeout::new(connector, HANDSHAKE_TIMEOUT)
 }
 

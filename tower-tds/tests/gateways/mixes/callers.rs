@@ -26,7 +26,7 @@ use tokio::{
 };
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_tds::{
-    Client, Credentials, Deadline, Limiter, RequestBody,
+    Client, Credentials, Limiter, RequestBody,
     layers::limits::{ConnectionLimitLayer, RequestLimitLayer},
 };
 
@@ -105,8 +105,9 @@ impl Called {
 
     /// Calls, and reads the whole body.
     pub(crate) async fn read(&self, deadline: Option<Duration>) {
+        let patience = deadline.unwrap_or(Duration::MAX);
         if let Ok(response) = self.head(deadline).await
-            && response.into_body().collect().await.is_ok()
+            && let Ok(Ok(_)) = timeout(patience, response.into_body().collect()).await
         {
             self.answered.fetch_add(1, Relaxed);
         }
@@ -118,7 +119,6 @@ impl Called {
             let ends =
                 tower_tds::layers::outcome::DeadlineAt::new((Instant::now() + after).into_std());
             request.extensions_mut().insert(ends);
-            request.extensions_mut().insert(Deadline::from(after));
         }
         self.service.clone().oneshot(request).await
     }
@@ -127,7 +127,6 @@ impl Called {
 fn client(mix: &Mix, url: &str) -> (Caller, Limiter) {
     let credentials = Credentials::new("key", "s3cr3t").expect("they can be sent");
     let client = Client::builder(url, url, credentials)
-        .loopback_http()
         .limits(mix.limits())
         .answer_timeout(PATIENCE);
     let client = client.build().expect("loopback is allowed");
