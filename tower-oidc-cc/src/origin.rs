@@ -7,7 +7,7 @@ use http::{
     header::HOST,
     uri::{Authority, Scheme},
 };
-use tower_tds_outcome::{default_port, is_loopback};
+use tower_tds_outcome::is_loopback;
 
 use crate::error::{ConfigError, ErrorKind};
 
@@ -93,7 +93,7 @@ impl Origin {
                 "the address has no scheme or host: use an absolute one, https://host",
             ));
         };
-        if default_port(scheme).is_none() {
+        if ![Scheme::HTTP, Scheme::HTTPS].contains(scheme) {
             return Err(ConfigError::new(
                 "the address is neither http nor https: use an https address",
             ));
@@ -187,7 +187,8 @@ fn normal(scheme: &Scheme, authority: &Authority) -> Option<String> {
         return None;
     }
     let port = port.map(|port| port.as_u16());
-    let port = port.filter(|port| Some(*port) != default_port(scheme));
+    let usual = if *scheme == Scheme::HTTPS { 443 } else { 80 };
+    let port = port.filter(|port| *port != usual);
     let port = port.map(|port| format!(":{port}")).unwrap_or_default();
     Some(host.to_ascii_lowercase() + &port)
 }

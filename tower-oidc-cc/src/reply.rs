@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, response::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
-use tower_tds_outcome::{Held, Secrets, retry_after, said, unmarked};
+use tower_tds_outcome::{SecretGuard, Secrets, retry_after, said};
 
 use crate::{
     clock::Timestamp,
@@ -29,8 +29,8 @@ mod tests;
 pub struct AccessToken {
     /// Marked as sensitive, so that `Debug` hides it.
     header: HeaderValue,
-    /// Held, so that texts about this token stay clean while it is in use, however many sources share the secrets.
-    held: Option<Held>,
+    /// Kept so that texts about this token stay clean while it is in use, however many sources share the secrets.
+    guard: Option<SecretGuard>,
 }
 
 /// A token that was just fetched.
@@ -90,12 +90,15 @@ impl AccessToken {
         let header = header.ok().filter(|_| is_plain);
         let mut header = header.ok_or("it is empty, or not visible ASCII")?;
         header.set_sensitive(true);
-        Ok(Self { header, held: None })
+        Ok(Self {
+            header,
+            guard: None,
+        })
     }
 
     /// Adds the token to the secrets that no text may show.
     pub(crate) fn hold(&mut self, secrets: &Secrets) {
-        self.held = Some(secrets.add(TOKEN, self.secret()));
+        self.guard = Some(secrets.add(TOKEN, self.secret()));
     }
 
     /// Returns the value of an `Authorization` header, `Bearer` and the token, marked as sensitive.
@@ -276,7 +279,10 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, &'static str>
 }
 
 fn trimmed(body: &[u8]) -> &[u8] {
-    unmarked(body).trim_ascii_start()
+    // A reader may skip a byte-order mark (RFC 8259, section 8.1).
+    body.strip_prefix(b"\xef\xbb\xbf")
+        .unwrap_or(body)
+        .trim_ascii_start()
 }
 
 fn is_page(text: &[u8]) -> bool {

@@ -318,7 +318,10 @@ impl RequestFacts {
             Redaction::Shared(secrets) => Some(secrets.clone()),
             Redaction::Own(header) => {
                 let secrets = Secrets::default();
-                secrets.add_authorization(header);
+                secrets.add("authorization", header);
+                // Whatever the scheme is.
+                let credential = header.as_bytes().splitn(2, |byte| *byte == b' ').skip(1);
+                credential.for_each(|it| drop(secrets.add("authorization", it)));
                 Some(secrets)
             }
         }

@@ -1,8 +1,8 @@
-//! Addresses of requests: how they are shown, their usual ports, and those of this machine.
+//! Addresses of requests: how they are shown, and which are of this machine.
 
 use std::net::IpAddr;
 
-use http::{Uri, uri::Scheme};
+use http::Uri;
 
 /// Returns the address of a request without user information and query: its scheme, host, port and path.
 ///
@@ -27,14 +27,4 @@ pub fn place(uri: &Uri) -> String {
 pub fn is_loopback(host: &str) -> bool {
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|it| it.is_loopback())
-}
-
-/// Returns the port of `http` or `https` where an address names none.
-#[must_use]
-pub fn default_port(scheme: &Scheme) -> Option<u16> {
-    match scheme.as_str() {
-        "https" => Some(443),
-        "http" => Some(80),
-        _ => None,
-    }
 }

@@ -35,7 +35,7 @@
 //!   fewer than eight characters is replaced only as a whole word, and not in base64.
 //! - **Ordinary words stay.** If a text has none of your values, only what its syntax shows to be secret changes:
 //!   password and query of a URL, the credential after `Bearer` or `Basic`, and JWTs.
-//! - **Memory is bounded.** `Secrets` keeps the last four values of each name, and those that are held.
+//! - **Memory is bounded.** `Secrets` keeps the last four values of each name, and those that have a guard.
 //!
 //! # Non-goals
 //!
@@ -47,15 +47,14 @@
 //! [tower-tds-limits]: https://docs.rs/tower-tds-limits
 
 pub use self::{
-    address::{default_port, is_loopback, place},
+    address::{is_loopback, place},
     cause::{Cause, Resend, Sent, chain},
     deadline::{DeadlineAt, HandOver, Handed},
     framing::remove_connection_headers,
-    message::{said, unmarked},
+    message::said,
     outcome::Outcome,
     retry_after::retry_after,
-    secrets::{Held, Secrets},
-    text::Rough,
+    secrets::{SecretGuard, Secrets},
 };
 
 mod address;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::text::{Decoded, part, tail};
 
-/// Returns the text of a body, or `None` if it is not UTF-8. If the byte bound cut the last
+/// Returns the text of a body without its byte-order mark, or `None` if it is not UTF-8. If the byte bound cut the last
 /// character, it is left out.
 fn text(bytes: &[u8]) -> Option<&str> {
     let text = match str::from_utf8(bytes) {
@@ -18,6 +18,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
     };
     // Control characters mean another encoding, an archive, or a compressed body.
     let is_control = |c: char| c.is_control() && !c.is_whitespace();
+    let text = text.trim_start_matches('\u{feff}');
     (!text.contains(is_control)).then_some(text)
 }
 
@@ -42,7 +43,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
 /// ```
 #[must_use]
 pub fn said(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
-    let text = text(unmarked(body)).unwrap_or_default().trim();
+    let text = text(body).unwrap_or_default().trim();
     let found = match text.as_bytes().first() {
         Some(b'{' | b'[' | b'"') => json(text),
         Some(b'<') => sentences(text),
@@ -129,12 +130,6 @@ fn stripped(text: &str) -> String {
     });
     let words: Vec<_> = pieces.flat_map(str::split_whitespace).collect();
     words.join(" ")
-}
-
-/// Returns a text behind its byte-order mark, which RFC 8259, section 8.1, allows a reader to skip.
-#[must_use]
-pub fn unmarked(text: &[u8]) -> &[u8] {
-    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
 /// Reads why a call was refused from the head of its response: the reason of a gRPC refusal, and the values of `error`

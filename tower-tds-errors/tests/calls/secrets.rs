@@ -157,6 +157,7 @@ async fn the_authorization_of_a_request_is_in_no_text_of_its_error() {
     for echo in ECHOES {
         for header in [
             "Bearer staple-of-words",
+            "Token staple-of-words",
             "staple-of-words",
             "Basic bWU6c3RhcGxlLW9mLXdvcmRz",
         ] {

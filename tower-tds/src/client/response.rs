@@ -7,7 +7,6 @@ use http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tower_tds_errors::{Error, Kind, Sent};
-use tower_tds_outcome::unmarked;
 
 use crate::client::body::ResponseBody;
 
@@ -172,6 +171,11 @@ impl From<http::Response<ResponseBody>> for Response {
     fn from(response: http::Response<ResponseBody>) -> Self {
         Self(response)
     }
+}
+
+/// Returns a text behind its byte-order mark, which a reader may skip (RFC 8259, section 8.1).
+fn unmarked(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
 /// Returns the charset of a text, unless it is UTF-8.

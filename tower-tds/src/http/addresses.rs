@@ -10,12 +10,11 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use http::Uri;
+use http::{Uri, uri::Scheme};
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use tokio::time::timeout;
 use tower::{BoxError, ServiceExt as _};
 use tower_service::Service;
-use tower_tds_outcome::default_port;
 
 /// Races the addresses of a host. Each attempt is a call of its own to the inner connector, so that
 /// it takes a socket permit of its own.
@@ -58,8 +57,8 @@ where
 
 /// Returns the addresses of a host, with the port of the URI.
 async fn look_up(uri: &Uri) -> io::Result<Vec<SocketAddr>> {
-    let usual = uri.scheme().and_then(default_port);
-    let port = uri.port_u16().or(usual).unwrap_or(80);
+    let is_tls = uri.scheme() == Some(&Scheme::HTTPS);
+    let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
     let host = uri.host().unwrap_or_default();
     // The resolver reads an address without brackets.
     let host = host.trim_start_matches('[').trim_end_matches(']');
