@@ -30,7 +30,7 @@ pub struct AccessToken {
     /// Marked as sensitive, so that `Debug` hides it.
     header: HeaderValue,
     /// Kept so that texts about this token stay clean while it is in use, however many sources share the secrets.
-    guard: Option<SecretGuard>,
+    held: Option<SecretGuard>,
 }
 
 /// A token that was just fetched.
@@ -90,15 +90,12 @@ impl AccessToken {
         let header = header.ok().filter(|_| is_plain);
         let mut header = header.ok_or("it is empty, or not visible ASCII")?;
         header.set_sensitive(true);
-        Ok(Self {
-            header,
-            guard: None,
-        })
+        Ok(Self { header, held: None })
     }
 
     /// Adds the token to the secrets that no text may show.
     pub(crate) fn hold(&mut self, secrets: &Secrets) {
-        self.guard = Some(secrets.add(TOKEN, self.secret()));
+        self.held = Some(secrets.add(TOKEN, self.secret()));
     }
 
     /// Returns the value of an `Authorization` header, `Bearer` and the token, marked as sensitive.
@@ -280,9 +277,8 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, &'static str>
 
 fn trimmed(body: &[u8]) -> &[u8] {
     // A reader may skip a byte-order mark (RFC 8259, section 8.1).
-    body.strip_prefix(b"\xef\xbb\xbf")
-        .unwrap_or(body)
-        .trim_ascii_start()
+    let text = body.strip_prefix(b"\xef\xbb\xbf");
+    text.unwrap_or(body).trim_ascii_start()
 }
 
 fn is_page(text: &[u8]) -> bool {

@@ -134,23 +134,16 @@ impl Error {
         if let Some(next) = &facts.cause.next {
             return next;
         }
-        if self.is_unknown_issuer() {
-            return "add its CA to the root certificates of the client";
-        }
-        // By text: rustls does not export this error of its verifier.
-        if kind == Kind::Tls
-            && self
-                .causes()
-                .any(|cause| cause.to_string().contains(CA_AS_SERVER))
-        {
-            return "the server uses a CA's certificate as its own: have the CA issue another one for it";
-        }
-        // By text: the error of hyper-util's tunnel is private. The proxy refused the call, not the service.
-        let mut causes = self.causes().map(ToString::to_string);
-        if causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
-            return PROXY_CREDENTIALS;
-        }
-        match self.status().filter(|_| kind == Kind::Rejected) {
+        // By text: rustls does not export this error of its verifier, and that of hyper-util's tunnel is private.
+        let says = |text: &str| self.causes().any(|cause| cause.to_string().contains(text));
+        match self.status() {
+            _ if self.is_unknown_issuer() => "add its CA to the root certificates of the client",
+            _ if kind == Kind::Tls && says(CA_AS_SERVER) => {
+                "the server uses a CA's certificate as its own: have the CA issue another one for it"
+            }
+            // The proxy refused the call, not the service.
+            _ if says(NO_PROXY_CREDENTIALS) => PROXY_CREDENTIALS,
+            _ if kind != Kind::Rejected => kind.row().next,
             Some(StatusCode::FORBIDDEN) => "check what the key may do",
             Some(StatusCode::PROXY_AUTHENTICATION_REQUIRED) => PROXY_CREDENTIALS,
             Some(StatusCode::RANGE_NOT_SATISFIABLE) => "request a range inside the resource",

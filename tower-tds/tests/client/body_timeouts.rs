@@ -180,11 +180,7 @@ async fn stalled_or_dripping_body_over_a_socket_ends_within_its_bounds_coded_or_
         // The rest is what this machine took until the pause.
         let took = start.elapsed().as_secs();
         assert!((within..within + 10).contains(&took), "{took}");
-        let line = error.to_string();
-        assert!(
-            line.contains(" after ") && !line.contains(" after 0 "),
-            "{line}"
-        );
+        assert!(!error.to_string().contains(" after 0 "), "{error}");
         // The failed body releases its permit.
         client.limiter().idle().await;
     }
