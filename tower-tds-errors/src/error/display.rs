@@ -114,8 +114,7 @@ impl Error {
             }
             (_, gave_up) => end.push_str(gave_up.map_or("", GiveUp::phrase)),
         }
-        // Failure and advice always appear. The cause is cut at a word, and a detail that does not
-        // fit is left out.
+        // Failure and advice always appear. The cause is cut, and a detail that does not fit is left out.
         let length = |text: &str| text.chars().count();
         let most = LONGEST_LINE.saturating_sub(length(&end));
         line.push_str(&cut(&why, most.saturating_sub(length(&line))));
@@ -177,15 +176,12 @@ fn is_address(text: &str) -> bool {
     !text.contains(' ') && (text.contains("://") || text.parse::<SocketAddr>().is_ok())
 }
 
-/// Cuts a text to `most` characters, after a word if there is one, and marks the cut.
+/// Cuts a text to `most` characters, and marks the cut.
 fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
     let mut cut: String = text.chars().take(most.saturating_sub(1)).collect();
-    if let Some((words, _)) = cut.rsplit_once(char::is_whitespace) {
-        cut.truncate(words.len());
-    }
     if most > 0 {
         cut.push('…');
     }

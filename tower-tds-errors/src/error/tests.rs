@@ -56,7 +56,7 @@ fn error_line_has_each_fact_once_and_the_first_request() {
 }
 
 #[test]
-fn long_error_line_is_cut_at_words_and_whole_details() {
+fn long_error_line_keeps_its_advice_and_whole_details() {
     let next = "send fewer requests at once, here and in the other programs of this address";
     let uri: Uri = format!("/{}", "v1/".repeat(40)).parse().unwrap();
     for words in 0..60 {
@@ -72,10 +72,6 @@ fn long_error_line_is_cut_at_words_and_whole_details() {
             let detail = line.contains("wait at least");
             let whole = format!(", wait at least {:.0?}; ", Duration::from_millis(millis));
             assert_eq!(line.contains(&whole), detail, "{line}");
-            assert!(
-                !line.contains("somewher\u{2026}") && !line.contains("some\u{2026}"),
-                "{line}"
-            );
         }
     }
 }
