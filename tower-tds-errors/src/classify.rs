@@ -109,7 +109,6 @@ pub(crate) fn error_of(
     let meant = match kind {
         // A gRPC refusal has the status of a success.
         Kind::InvalidToken => StatusCode::UNAUTHORIZED,
-        Kind::MissingRole if is_success(status) => StatusCode::FORBIDDEN,
         _ => status,
     };
     // A challenge comes before the body, which may be cut, generic or translated.

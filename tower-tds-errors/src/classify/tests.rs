@@ -61,6 +61,8 @@ fn kind_of_a_416_depends_on_range_and_content_range() {
         assert_eq!(error.kind(), kind, "{asked:?}");
         // Without a `Content-Range` it may be about connections, even if there is a range.
         assert_eq!(error.is_retryable(), said.is_empty());
+        let is_unclear = error.to_string().contains("check the range, or share");
+        assert_eq!(is_unclear, (asked, said) == (&[range][..], &[]));
         // Reproducer: forty resumed files whose range was refused waited 15.7 s in place of 3.2.
         let slows = Outcome::of_error(&error) == Some(Outcome::ConnectionsExceeded);
         assert_eq!(slows, kind == Kind::ConnectionLimit);

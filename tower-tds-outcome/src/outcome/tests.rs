@@ -99,13 +99,6 @@ fn read(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
 }
 
 #[test]
-fn outcome_in_the_extensions_comes_before_the_status() {
-    let mut response = Response::builder().status(423).body(()).unwrap();
-    response.extensions_mut().insert(Outcome::Other);
-    assert_eq!(Outcome::of_response(&response), Outcome::Other);
-}
-
-#[test]
 fn each_status_has_its_outcome_whatever_a_challenge_says() {
     use Outcome::{
         Accepted, ConnectionsExceeded, GatewayTimedOut, Other, QuotaExceeded, RateExceeded,
