@@ -109,7 +109,7 @@ fn redact(count: u64) {
     for n in 0..4 {
         secrets.add(
             "token",
-            &format!("eyJhbGciOiJSUzI1NiJ9.{n}{}", "aZ3-_x".repeat(230)),
+            format!("eyJhbGciOiJSUzI1NiJ9.{n}{}", "aZ3-_x".repeat(230)),
         );
     }
     for _ in 0..count {

@@ -15,7 +15,7 @@ use tokio::{
 };
 use tokio_util::io::StreamReader;
 use tower_tds::{Call, Client, Error, Kind, Response, layers::errors::Sent};
-use tower_tds_outcome::retry_after;
+use tower_tds_outcome::{Cause, Outcome, retry_after};
 
 use crate::{ending::Trouble, header, manifest::Version, output::rough, page, state::State};
 
@@ -158,7 +158,11 @@ impl Accept {
                 let why = format!(
                     "earlier requests of this machine have used up that of --rate, and the next one may be sent in {next}"
                 );
-                Error::new(Kind::QuotaExhausted, why).with_retry_after(turn)
+                let mut cause = Cause::new(Outcome::QuotaExceeded(None));
+                cause.wait = Some(turn);
+                let mut error = Error::from(cause.over(why));
+                error.set_kind(Kind::QuotaExhausted);
+                error
             }
             Err(_) => Error::new(Kind::LimitTimeout, state.held()),
         };

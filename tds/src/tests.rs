@@ -320,10 +320,10 @@ fn a_job_that_waits_for_the_quota_tries_each_minute_whatever_the_hint() {
         Some(1_795_000_000),
     ] {
         for kind in [Kind::Throttled, Kind::QuotaExhausted] {
-            let mut error = Error::new(kind, "429");
-            if let Some(hint) = hint {
-                error = error.with_retry_after(Duration::from_secs(hint));
-            }
+            let mut cause = Cause::new(Outcome::QuotaExceeded(None));
+            cause.wait = hint.map(Duration::from_secs);
+            let mut error = Error::from(cause);
+            error.set_kind(kind);
             let wait = download::wait(&error.into(), 1, true).expect("it waits");
             let seconds = hint.unwrap_or(60).min(60);
             assert_eq!(wait, Duration::from_secs(seconds), "{hint:?}");

@@ -231,7 +231,7 @@ impl Credentials {
     /// Adds what proves the client to the secrets that no text may show. An assertion is recognised by its form.
     pub(crate) fn tell(&self, secrets: &Secrets) {
         if let Some(header) = &self.header {
-            secrets.add_authorization(header);
+            secrets.add("authorization", header);
         }
         for (name, value) in &self.fields {
             if let Some(proof) = PROOFS.into_iter().find(|proof| proof == name) {

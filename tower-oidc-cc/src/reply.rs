@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, response::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
-use tower_tds_outcome::{Held, Secrets, retry_after, said, unmarked};
+use tower_tds_outcome::{SecretGuard, Secrets, retry_after, said, unmarked};
 
 use crate::{
     clock::Timestamp,
@@ -29,8 +29,8 @@ mod tests;
 pub struct AccessToken {
     /// Marked as sensitive, so that `Debug` hides it.
     header: HeaderValue,
-    /// Held, so that texts about this token stay clean while it is in use, however many sources share the secrets.
-    held: Option<Held>,
+    /// Kept so that texts about this token stay clean while it is in use, however many sources share the secrets.
+    held: Option<SecretGuard>,
 }
 
 /// A token that was just fetched.

@@ -109,7 +109,6 @@ pub(crate) fn error_of(
     let meant = match kind {
         // A gRPC refusal has the status of a success.
         Kind::InvalidToken => StatusCode::UNAUTHORIZED,
-        Kind::MissingRole if is_success(status) => StatusCode::FORBIDDEN,
         _ => status,
     };
     // A challenge comes before the body, which may be cut, generic or translated.
@@ -222,15 +221,10 @@ fn is_html(headers: &HeaderMap) -> bool {
 
 /// Returns the kind that `text` refines `status` to, if it is known.
 fn refine(status: StatusCode, text: &str) -> Option<Kind> {
-    let outcome = Outcome::of_text(text);
-    let text = normal(text);
     let is_unauthorized = status == StatusCode::UNAUTHORIZED;
-    // With these texts the gateway reports that it could not check the token. A new one would not
-    // help, and would put load on an identity server that is down.
-    if IDENTITY.iter().any(|known| text.starts_with(known)) || is_unreachable(&text) {
-        return is_unauthorized.then_some(Kind::Unavailable);
-    }
-    match outcome? {
+    match Outcome::of_text(text)? {
+        // A new token would not help, and would put load on an identity server that is down.
+        Outcome::Other if is_unauthorized => Some(Kind::Unavailable),
         // The role plugin responds 403 by default; this service has configured 401.
         Outcome::RoleMissing if is_unauthorized || status == StatusCode::FORBIDDEN => {
             Some(Kind::MissingRole)
@@ -243,18 +237,8 @@ fn refine(status: StatusCode, text: &str) -> Option<Kind> {
 
 /// Whether a server or gateway finds the head of the request too large.
 fn is_too_large(text: &str) -> bool {
-    let text = normal(text);
+    let text = text.to_ascii_lowercase();
     TOO_LARGE.iter().any(|known| text.contains(known))
-}
-
-fn normal(text: &str) -> String {
-    text.trim().trim_end_matches('.').to_ascii_lowercase()
-}
-
-/// Whether the gateway could not reach its identity server, as in `accessing introspection endpoint
-/// (…) failed: timeout`, or its discovery document or keys.
-fn is_unreachable(text: &str) -> bool {
-    text.starts_with("accessing ") && text.contains(" failed")
 }
 
 /// Whether Kong reports that no call is left in a window longer than a minute.
@@ -318,7 +302,10 @@ impl RequestFacts {
             Redaction::Shared(secrets) => Some(secrets.clone()),
             Redaction::Own(header) => {
                 let secrets = Secrets::default();
-                secrets.add_authorization(header);
+                secrets.add("authorization", header);
+                // Whatever the scheme is.
+                let credential = header.as_bytes().splitn(2, |byte| *byte == b' ').skip(1);
+                credential.for_each(|it| drop(secrets.add("authorization", it)));
                 Some(secrets)
             }
         }
@@ -359,9 +346,6 @@ const TOO_LARGE: [&str; 5] = [
     "request header is too large",
     "size of the request headers is too long",
 ];
-
-/// Texts for a response of the identity server that the gateway cannot use.
-const IDENTITY: [&str; 2] = ["response indicates failure", "json decoding failed"];
 
 #[cfg(test)]
 mod tests;

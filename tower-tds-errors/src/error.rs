@@ -122,14 +122,6 @@ impl Error {
         Self::build(facts, Some(source))
     }
 
-    /// Sets the minimum wait before another attempt.
-    #[must_use]
-    pub fn with_retry_after(mut self, wait: Duration) -> Self {
-        self.facts_mut().cause.wait = Some(wait);
-        self.facts_mut().settle();
-        self
-    }
-
     /// Sets the request that failed, for example if it is not the caller's.
     #[must_use]
     pub fn with_request(mut self, method: Method, uri: &Uri) -> Self {
@@ -352,12 +344,6 @@ impl Error {
     #[must_use]
     pub fn waited_for(&self) -> Option<&str> {
         self.facts().cause.waited_for.as_deref()
-    }
-
-    /// Returns the number of body bytes received from a success that ended early.
-    #[must_use]
-    pub fn received(&self) -> Option<u64> {
-        Some(self.facts().received?.0)
     }
 
     /// Returns the retry rule: the kind's own, unless a layer or the service expects a resend to help.

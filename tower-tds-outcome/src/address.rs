@@ -30,6 +30,7 @@ pub fn is_loopback(host: &str) -> bool {
 }
 
 /// Returns the port of `http` or `https` where an address names none.
+#[doc(hidden)]
 #[must_use]
 pub fn default_port(scheme: &Scheme) -> Option<u16> {
     match scheme.as_str() {

@@ -35,7 +35,7 @@
 //!   fewer than eight characters is replaced only as a whole word, and not in base64.
 //! - **Ordinary words stay.** If a text has none of your values, only what its syntax shows to be secret changes:
 //!   password and query of a URL, the credential after `Bearer` or `Basic`, and JWTs.
-//! - **Memory is bounded.** `Secrets` keeps the last four values of each name, and those that are held.
+//! - **Memory is bounded.** `Secrets` keeps the last four values of each name, and those that have a guard.
 //!
 //! # Non-goals
 //!
@@ -54,8 +54,7 @@ pub use self::{
     message::{said, unmarked},
     outcome::Outcome,
     retry_after::retry_after,
-    secrets::{Held, Secrets},
-    text::Rough,
+    secrets::{SecretGuard, Secrets},
 };
 
 mod address;

@@ -132,6 +132,7 @@ fn stripped(text: &str) -> String {
 }
 
 /// Returns a text behind its byte-order mark, which RFC 8259, section 8.1, allows a reader to skip.
+#[doc(hidden)]
 #[must_use]
 pub fn unmarked(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)

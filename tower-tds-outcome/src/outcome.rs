@@ -112,22 +112,19 @@ impl Outcome {
     }
 
     /// Reads the text of a 401 or 403, from its body or from a parameter of its challenge: is the token invalid, or is
-    /// a role or the header missing? Returns `None` for a text that is not known.
+    /// a role or the header missing? `Other` means that the gateway could not check the token. Returns `None` for a
+    /// text that is not known.
     #[must_use]
     pub fn of_text(text: &str) -> Option<Self> {
-        let text = text.trim().trim_end_matches('.');
-        let starts = |known: &&str| {
-            let start = text.get(..known.len());
-            start.is_some_and(|start| start.eq_ignore_ascii_case(known))
-        };
-        if NO_HEADER.iter().any(starts) {
-            Some(Self::NoHeader)
-        } else if ROLE_MISSING.iter().any(starts) || is_missing(text) {
-            Some(Self::RoleMissing)
-        } else {
+        let text = text.trim().trim_end_matches('.').to_ascii_lowercase();
+        let known = BEGINNINGS.iter().find(|(known, _)| text.starts_with(known));
+        match known {
+            Some((_, outcome)) => Some(*outcome),
+            None if is_missing(&text) => Some(Self::RoleMissing),
+            // As in `accessing introspection endpoint (…) failed: timeout`, or its discovery document or keys.
+            None if text.starts_with("accessing ") && text.contains(" failed") => Some(Self::Other),
             // These count only as the whole text, because a text about a failed check may contain them as well.
-            let is_dead = |known: &&str| text.eq_ignore_ascii_case(known);
-            DEAD.iter().any(is_dead).then_some(Self::TokenRefused)
+            None => DEAD.contains(&&*text).then_some(Self::TokenRefused),
         }
     }
 }
@@ -135,7 +132,6 @@ impl Outcome {
 /// Whether a text names a role, a scope or their claim as missing, as kong-plugin-jwt-keycloak does. A text
 /// about missing claims in general shows another fault.
 fn is_missing(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
     let named = text.strip_prefix("missing required ");
     named.is_some_and(|named| {
         ["role", "scope", "azp", "resource_access"]
@@ -179,9 +175,8 @@ fn of_refusal(status: StatusCode, headers: &HeaderMap) -> Outcome {
 
 /// Returns the outcome of the first known text of the challenges.
 fn challenged(headers: &HeaderMap) -> Option<Outcome> {
-    challenges(headers)
-        .iter()
-        .find_map(|text| Outcome::of_text(text))
+    let read = |text: &String| Outcome::of_text(text).filter(|it| *it != Outcome::Other);
+    challenges(headers).iter().find_map(read)
 }
 
 /// Returns the wall clock, from which a date counts if the response has no `Date` header.
@@ -197,11 +192,23 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 const GRPC: &[u8] = b"application/grpc";
 
-/// Beginnings of texts about a missing header, as lua-resty-openidc and plugins of Kong send them.
-const NO_HEADER: [&str; 3] = [
-    "no authorization header found",
-    "no bearer authorization header value found",
-    "no bearer access token value found",
+/// Beginnings of texts about a missing header, as lua-resty-openidc and plugins of Kong send them; about a missing role, as
+/// the contract of the service has it, and the error code of RFC 6750, section 3.1; and about a response of the
+/// identity server that the gateway cannot use.
+const BEGINNINGS: [(&str, Outcome); 7] = [
+    ("no authorization header found", Outcome::NoHeader),
+    (
+        "no bearer authorization header value found",
+        Outcome::NoHeader,
+    ),
+    ("no bearer access token value found", Outcome::NoHeader),
+    (
+        "access token does not have the required scope/role",
+        Outcome::RoleMissing,
+    ),
+    ("insufficient_scope", Outcome::RoleMissing),
+    ("response indicates failure", Outcome::Other),
+    ("json decoding failed", Outcome::Other),
 ];
 
 /// Texts about an invalid or expired token: those of Kong's plugins, and the error code of RFC 6750, section 3.1.
@@ -211,11 +218,4 @@ const DEAD: [&str; 5] = [
     "invalid cached token",
     "jwt expired",
     "token expired",
-];
-
-/// Beginnings of texts about a missing role: of the service, as its contract has it, and the error
-/// code of RFC 6750, section 3.1.
-const ROLE_MISSING: [&str; 2] = [
-    "access token does not have the required scope/role",
-    "insufficient_scope",
 ];

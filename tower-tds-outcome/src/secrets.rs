@@ -8,7 +8,6 @@ use std::{
 };
 
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, Engine as _};
-use http::HeaderValue;
 use zeroize::Zeroizing;
 
 use crate::text::{self, Decoded, part, tail};
@@ -23,7 +22,7 @@ mod tests;
 /// still finds what the syntax of a text shows to be secret: see [`redact`](Self::redact).
 ///
 /// The last four values of each name are kept, so that a late text about a token that was just replaced is also clean, and
-/// those that are [held](Held).
+/// those that are [guarded](SecretGuard).
 /// Don't add your client id: it is public, and helps to find a fault.
 ///
 /// # Clone
@@ -43,9 +42,9 @@ mod tests;
 #[derive(Clone, Default)]
 pub struct Secrets(Arc<Mutex<Arc<Vec<Known>>>>);
 
-/// Keeps a value known for as long as it is held, however many others of its name are added.
+/// Keeps a value known until it is dropped, however many others of its name are added.
 #[derive(Clone)]
-pub struct Held(
+pub struct SecretGuard(
     #[expect(dead_code, reason = "its count shows that the value is in use")]
     Arc<Zeroizing<String>>,
 );
@@ -67,39 +66,40 @@ struct Variant {
 // === impl Secrets ===
 
 impl Secrets {
-    /// Adds a value. If there are four of this name already, it replaces the oldest one that nothing [holds](Held).
+    /// Adds a value. If there are four of this name already, it replaces the oldest one that has no [guard](SecretGuard).
     ///
     /// A value of fewer than eight characters is replaced only as a whole word, and not in base64, because it may also
     /// be a part of ordinary words.
-    pub fn add(&self, name: &'static str, value: &str) -> Held {
-        let value = value.trim();
-        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let values = Arc::make_mut(&mut values);
-        // A value that is added again becomes the newest one. The newest are in front.
-        let known = values.iter().position(|known| **known.value == value);
-        let known = known.map_or_else(|| Known::new(name, value), |at| values.remove(at));
-        let held = Held(Arc::clone(&known.value));
-        values.insert(0, known);
-        let mut of_name = 0;
-        values.retain(|known| {
-            let is_held = Arc::strong_count(&known.value) > 1;
-            of_name += usize::from(known.name == name);
-            known.name != name || of_name <= KEPT || is_held
-        });
-        held
-    }
-
-    /// Adds the credential of an `Authorization` header, and if its scheme is Basic, the password inside as well.
-    pub fn add_authorization(&self, header: &HeaderValue) {
-        let text = String::from_utf8_lossy(header.as_bytes());
-        let (scheme, credential) = text.split_once(' ').unwrap_or(("", &text));
-        self.add("authorization", credential);
-        if scheme.eq_ignore_ascii_case("basic")
+    ///
+    /// Of the value of an `Authorization` header, the credential after `Basic` or `Bearer` is added, and the password that
+    /// HTTP Basic encodes as well.
+    pub fn add(&self, name: &'static str, value: impl AsRef<[u8]>) -> SecretGuard {
+        let text = String::from_utf8_lossy(value.as_ref());
+        let value = text.trim();
+        let (scheme, credential) = value.split_once(' ').unwrap_or_default();
+        let is = |known: &str| scheme.eq_ignore_ascii_case(known);
+        if is("basic")
             && let Ok(pair) = BASE64_STANDARD.decode(credential)
             && let Some((_id, password)) = String::from_utf8_lossy(&pair).split_once(':')
         {
             self.add("password", password);
         }
+        let has_scheme = is("basic") || is("bearer");
+        let value = if has_scheme { credential } else { value };
+        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let values = Arc::make_mut(&mut values);
+        // A value that is added again becomes the newest one. The newest are in front.
+        let known = values.iter().position(|known| **known.value == value);
+        let known = known.map_or_else(|| Known::new(name, value), |at| values.remove(at));
+        let guard = SecretGuard(Arc::clone(&known.value));
+        values.insert(0, known);
+        let mut of_name = 0;
+        values.retain(|known| {
+            let is_guarded = Arc::strong_count(&known.value) > 1;
+            of_name += usize::from(known.name == name);
+            known.name != name || of_name <= KEPT || is_guarded
+        });
+        guard
     }
 
     /// Replaces with `[redacted]` the values that you added, and what the syntax shows to be secret:
@@ -156,9 +156,9 @@ impl fmt::Debug for Secrets {
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for SecretGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Held")
+        f.write_str("SecretGuard")
     }
 }
 

@@ -1,6 +1,6 @@
-//! Texts of others: their escapes, the secrets that their syntax shows, and their cut to one line; and rough durations.
+//! Texts of others: their escapes, the secrets that their syntax shows, and their cut to one line.
 
-use std::{fmt, iter, ops::Range, time::Duration};
+use std::{iter, ops::Range};
 
 /// A text, or what is left of it without its outer escapes, with the place of each part in the source.
 #[derive(Debug)]
@@ -9,10 +9,6 @@ pub(crate) struct Decoded {
     /// For each byte of `text`, where its character starts in the source.
     starts: Vec<usize>,
 }
-
-/// Duration rounded for a person: milliseconds below two minutes, then whole minutes, hours and days.
-#[derive(Clone, Copy, Debug)]
-pub struct Rough(pub Duration);
 
 // === impl Decoded ===
 
@@ -63,23 +59,6 @@ impl Decoded {
     pub(crate) fn source(&self, range: Range<usize>) -> Range<usize> {
         let at = |n: usize| self.starts.get(n).copied().unwrap_or_default();
         at(range.start)..at(range.end)
-    }
-}
-
-// === impl Rough ===
-
-impl fmt::Display for Rough {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_secs() {
-            ..120 => {
-                let nanos = self.0.subsec_nanos() % 1_000_000;
-                let rounded = self.0.saturating_sub(Duration::from_nanos(nanos.into()));
-                write!(f, "{:?}", if rounded.is_zero() { self.0 } else { rounded })
-            }
-            seconds @ ..7_200 => write!(f, "{} min", seconds / 60),
-            seconds @ ..172_800 => write!(f, "{} h", seconds / 3_600),
-            seconds => write!(f, "{} days", seconds / 86_400),
-        }
     }
 }
 

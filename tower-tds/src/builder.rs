@@ -510,8 +510,9 @@ impl Builder {
             .header(header::USER_AGENT, USER_AGENT)
             .timeout(longest);
         let tokens = (self.renewal)(tokens).build(token_http);
-        let hide = |password| tokens.secrets().add_authorization(password);
-        passwords.iter().for_each(hide);
+        for password in &passwords {
+            tokens.secrets().add("password of the proxy", password);
+        }
         let mut retry = self.retry;
         if let Some(name) = &self.name {
             retry = retry.name(Arc::clone(name));

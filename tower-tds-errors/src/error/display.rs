@@ -114,8 +114,7 @@ impl Error {
             }
             (_, gave_up) => end.push_str(gave_up.map_or("", GiveUp::phrase)),
         }
-        // Failure and advice always appear. The cause is cut at a word, and a detail that does not
-        // fit is left out.
+        // Failure and advice always appear. The cause is cut, and a detail that does not fit is left out.
         let length = |text: &str| text.chars().count();
         let most = LONGEST_LINE.saturating_sub(length(&end));
         line.push_str(&cut(&why, most.saturating_sub(length(&line))));
@@ -134,23 +133,16 @@ impl Error {
         if let Some(next) = &facts.cause.next {
             return next;
         }
-        if self.is_unknown_issuer() {
-            return "add its CA to the root certificates of the client";
-        }
-        // By text: rustls does not export this error of its verifier.
-        if kind == Kind::Tls
-            && self
-                .causes()
-                .any(|cause| cause.to_string().contains(CA_AS_SERVER))
-        {
-            return "the server uses a CA's certificate as its own: have the CA issue another one for it";
-        }
-        // By text: the error of hyper-util's tunnel is private. The proxy refused the call, not the service.
-        let mut causes = self.causes().map(ToString::to_string);
-        if causes.any(|cause| cause == NO_PROXY_CREDENTIALS) {
-            return PROXY_CREDENTIALS;
-        }
-        match self.status().filter(|_| kind == Kind::Rejected) {
+        // By text: rustls does not export this error of its verifier, and that of hyper-util's tunnel is private.
+        let says = |text: &str| self.causes().any(|cause| cause.to_string().contains(text));
+        match self.status() {
+            _ if self.is_unknown_issuer() => "add its CA to the root certificates of the client",
+            _ if kind == Kind::Tls && says(CA_AS_SERVER) => {
+                "the server uses a CA's certificate as its own: have the CA issue another one for it"
+            }
+            // The proxy refused the call, not the service.
+            _ if says(NO_PROXY_CREDENTIALS) => PROXY_CREDENTIALS,
+            _ if kind != Kind::Rejected => kind.row().next,
             Some(StatusCode::FORBIDDEN) => "check what the key may do",
             Some(StatusCode::PROXY_AUTHENTICATION_REQUIRED) => PROXY_CREDENTIALS,
             Some(StatusCode::RANGE_NOT_SATISFIABLE) => "request a range inside the resource",
@@ -184,15 +176,12 @@ fn is_address(text: &str) -> bool {
     !text.contains(' ') && (text.contains("://") || text.parse::<SocketAddr>().is_ok())
 }
 
-/// Cuts a text to `most` characters, after a word if there is one, and marks the cut.
+/// Cuts a text to `most` characters, and marks the cut.
 fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
     let mut cut: String = text.chars().take(most.saturating_sub(1)).collect();
-    if let Some((words, _)) = cut.rsplit_once(char::is_whitespace) {
-        cut.truncate(words.len());
-    }
     if most > 0 {
         cut.push('…');
     }

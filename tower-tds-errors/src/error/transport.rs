@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 
 use tower_tds_outcome::{Cause, Outcome, Sent, chain};
 
-use super::{Error, find};
+use super::{Error, find, is_late};
 use crate::kind::Kind;
 
 /// Phase of the exchange in which the error occurred.
@@ -79,11 +79,11 @@ fn classify_link(link: &(dyn StdError + 'static), at: &mut Option<Phase>) -> Opt
         return by_hyper(error, at);
     }
     let phase = *at;
+    if is_late(link) {
+        return Some(with_own_sent(timeout(phase)));
+    }
     if let Some(error) = link.downcast_ref() {
         return by_io(error, phase);
-    }
-    if link.is::<tower::timeout::error::Elapsed>() || link.is::<tokio::time::error::Elapsed>() {
-        return Some(with_own_sent(timeout(phase)));
     }
     if link.is::<tower::load_shed::error::Overloaded>() {
         return Some(with_own_sent(Kind::LimitTimeout));
@@ -169,7 +169,6 @@ fn by_io(error: &std::io::Error, phase: Option<Phase>) -> Option<KindAndSent> {
     let connecting = phase == Some(Phase::Connecting);
     let reading = phase == Some(Phase::Body);
     let kind = match error.kind() {
-        ErrorKind::TimedOut => timeout(phase),
         // rustls and native TLS stacks report a bad certificate, version or name like this.
         ErrorKind::InvalidData if connecting => Kind::Tls,
         // In TLS 1.3 a server refuses the client's certificate after the handshake.

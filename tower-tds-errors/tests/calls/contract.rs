@@ -13,6 +13,7 @@ use tower::limit::ConcurrencyLimitLayer;
 use tower::load_shed::LoadShedLayer;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_tds_errors::{ClassifyLayer, GiveUp, Kind, RetryLayer};
+use tower_tds_outcome::Secrets;
 
 use crate::earlier_attempts::Hangs;
 use crate::probe::{Probe, get, status_of};
@@ -87,7 +88,10 @@ async fn shed_request_is_unsent_and_retried() {
 #[tokio::test(start_paused = true)]
 async fn retry_is_always_ready_and_its_call_returns_readiness_errors() {
     let broken = Probe::with(|_| unreachable!(), Duration::ZERO, 0);
-    let mut stack = RetryLayer::new().layer(ClassifyLayer::new().layer(broken.clone()));
+    let secrets = Secrets::default();
+    secrets.add("a part of the text of its error", "is broken");
+    let classify = ClassifyLayer::new().secrets(secrets);
+    let mut stack = RetryLayer::new().layer(classify.layer(broken.clone()));
     let called = stack.ready().await.unwrap().call(get("/v2")).await;
     let error = called.unwrap_err();
     assert_eq!(
@@ -95,6 +99,7 @@ async fn retry_is_always_ready_and_its_call_returns_readiness_errors() {
         (Kind::Unrecognized, Some(GiveUp::NotReady), 0)
     );
     assert!(error.uri() == Some("/v2") && broken.seen().is_empty());
+    assert!(error.to_string().contains("the probe [redacted]"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -141,8 +141,9 @@ async fn canary_in_any_place_is_never_shown() {
     assert!(tried >= 120, "{tried}");
 }
 
-/// Texts that a service or an HTTP client may put the header of a request into, at the `@`.
-const ECHOES: [&str; 6] = [
+/// Texts that a service or an HTTP client may put the header of a request into, at the `@`, or its credential, at the `$`.
+const ECHOES: [&str; 7] = [
+    "no such token: $",
     "bad header @ here",
     "{\"message\":\"not valid: @\"}",
     "it is @",
@@ -157,10 +158,12 @@ async fn the_authorization_of_a_request_is_in_no_text_of_its_error() {
     for echo in ECHOES {
         for header in [
             "Bearer staple-of-words",
+            "Token staple-of-words",
             "staple-of-words",
             "Basic bWU6c3RhcGxlLW9mLXdvcmRz",
         ] {
             for status in [None, Some(503), Some(401), Some(302)] {
+                let echo = echo.replace('$', header.rsplit(' ').next().unwrap_or_default());
                 let text = if echo.contains("://") {
                     echo.replace('@', &header.replace(' ', "%20"))
                 } else {

@@ -103,11 +103,13 @@ async fn error_names_the_request_after_changes_by_layers() {
 /// A service whose statuses mean something of their own, below all layers.
 #[tokio::test(start_paused = true)]
 async fn outcome_in_the_extensions_of_a_response_decides_its_kind() {
+    let paused = Outcome::QuotaExceeded(Some(Duration::from_secs(9)));
     let cases = [
         (498, Outcome::TokenRefused, Some(Kind::InvalidToken)),
         (503, Outcome::RateExceeded, Some(Kind::RateExceeded)),
         (423, Outcome::Other, Some(Kind::Rejected)),
         (404, Outcome::Accepted, None),
+        (500, paused, Some(Kind::Throttled)),
         (416, Outcome::Other, Some(Kind::Rejected)),
         (
             420,

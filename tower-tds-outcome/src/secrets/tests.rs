@@ -1,3 +1,4 @@
+use http::HeaderValue;
 use proptest::prelude::*;
 
 use super::*;
@@ -203,8 +204,11 @@ fn the_password_of_a_basic_header_is_known() {
         "Basic {}",
         BASE64_STANDARD.encode("my-client:correct+horse%21")
     );
-    secrets.add_authorization(&header.parse().expect("a header value"));
-    secrets.add_authorization(&HeaderValue::from_static("Bearer an-opaque-one"));
+    secrets.add("authorization", &header);
+    secrets.add(
+        "authorization",
+        HeaderValue::from_static("Bearer an-opaque-one"),
+    );
     for text in [
         &*header,
         "correct+horse!",

@@ -6,7 +6,6 @@ use std::{fmt, sync::Arc, time::Duration};
 use metrics::{Label, counter, gauge};
 use tower_oidc_cc::Health;
 use tower_tds_limits::Snapshot;
-use tower_tds_outcome::Rough;
 
 use crate::client::sender::Sender;
 
@@ -164,12 +163,12 @@ impl Status {
             return (self.calls > 0).then(|| "a token".to_owned());
         }
         if let Some(wait) = self.pause() {
-            return Some(format!("the end of the pause after a 429, {}", Rough(wait)));
+            return Some(format!("the end of the pause after a 429, {}", rough(wait)));
         }
         if let Some(wait) = limits.silent_for {
             return Some(format!(
                 "the end of the silence after a refusal, {}",
-                Rough(wait)
+                rough(wait)
             ));
         }
         limits.waits_for.map(|cause| cause.to_string())
@@ -192,7 +191,7 @@ impl fmt::Display for Status {
             write!(f, ", {} waiting for a socket", limits.connects_waiting)?;
         }
         match self.token.life_left {
-            Some(left) => write!(f, "; token good for {}", Rough(left))?,
+            Some(left) => write!(f, "; token good for {}", rough(left))?,
             None => write!(f, "; no token")?,
         }
         if let Some(error) = &self.token.last_error {
@@ -206,9 +205,19 @@ impl fmt::Display for Status {
         let (open, most) = (limits.connections, limits.most_connections);
         write!(f, ", {open} of {most} sockets")?;
         match &self.last_failure {
-            Some((ago, line)) => write!(f, "; last failure {} ago: {line}", Rough(*ago)),
+            Some((ago, line)) => write!(f, "; last failure {} ago: {line}", rough(*ago)),
             None => Ok(()),
         }
+    }
+}
+
+/// Rounds a duration for a person.
+fn rough(time: Duration) -> String {
+    match time.as_secs() {
+        ..120 => format!("{time:.0?}"),
+        seconds @ ..7_200 => format!("{} min", seconds / 60),
+        seconds @ ..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} days", seconds / 86_400),
     }
 }
 

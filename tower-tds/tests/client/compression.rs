@@ -46,8 +46,6 @@ async fn truncated_coded_body_is_an_error() {
             let error = text_of(&coded(coding, whole.len(), part)).await;
             let error = error.expect_err("it breaks off");
             assert_eq!(error.kind(), Kind::Truncated, "{coding} {cut}: {error:?}");
-            // The decoded bytes that its reader got.
-            assert!(error.received() <= Some(3), "{coding} {cut}");
             // The body has the announced length, but its compressed data is cut.
             let error = text_of(&coded(coding, cut, part)).await;
             let error = error.expect_err("a part is missing");
@@ -72,7 +70,8 @@ async fn corrupt_coded_body_or_bytes_after_it_are_an_error() {
         let error = text_of(&coded(coding, body.len(), &body)).await;
         let error = error.expect_err("it is not whole, or there is more");
         assert_eq!(error.kind(), Kind::Malformed, "{error:?}");
-        assert_eq!(error.received(), Some(3), "{error:?}");
+        // The decoded bytes that its reader got.
+        assert!(error.to_string().contains(" after 3 "), "{error}");
         assert!(error.to_string().starts_with("GET http://"), "{error}");
     }
 }

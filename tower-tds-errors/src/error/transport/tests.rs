@@ -26,6 +26,21 @@ fn io_errors_are_classified_by_their_kind() {
     }
 }
 
+/// In TLS 1.3 the alert comes after the handshake.
+#[test]
+fn refused_client_certificate_is_a_failure_of_tls() {
+    for (alert, kind) in [
+        ("CertificateRequired", Some(Kind::Tls)),
+        ("UnknownCA", Some(Kind::Tls)),
+        ("InternalError", None),
+    ] {
+        let alert = format!("received fatal alert: {alert}");
+        let error = io::Error::new(ErrorKind::InvalidData, alert);
+        let read = super::by_io(&error, Some(super::Phase::Connected));
+        assert_eq!(read.map(|(kind, _)| kind), kind);
+    }
+}
+
 #[test]
 fn error_text_alone_is_unrecognized() {
     for words in ["timeout", "connection refused", "invalid token"] {

@@ -21,7 +21,9 @@ fn failed(kind: Kind) -> Error {
 }
 
 fn hinted(kind: Kind, hint: Duration) -> Error {
-    failed(kind).with_retry_after(hint)
+    let mut error = failed(kind);
+    error.facts_mut().cause.wait = Some(hint);
+    error
 }
 
 fn after(
