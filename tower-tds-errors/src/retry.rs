@@ -64,7 +64,7 @@ mod trace;
 ///
 /// # Allocations
 ///
-/// Each call allocates its future, a copy of the request's head and an extension for its deadline.
+/// Each call allocates its future, that of each attempt, a copy of the request's head and an extension for its deadline.
 /// A call that has to wait also allocates a timer.
 ///
 /// # Bounds
@@ -356,7 +356,7 @@ where
         // Without a subscriber a span costs a tenth of a call.
         let span = (!record.span.is_disabled()).then(|| record.span.clone());
         let (service, settings) = (self.inner.clone(), Arc::clone(settings));
-        let call = Box::new(RetriedCall::new(service, settings, began, record, request)).run();
+        let call = RetriedCall::new(service, settings, began, record, request).run();
         RetryFuture(SyncWrapper::new(match span {
             Some(span) => Box::pin(call.instrument(span)),
             None => Box::pin(call),

@@ -59,6 +59,7 @@ pub(super) struct RetrySettings<P> {
 // === impl RetriedCall ===
 
 impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
+    #[inline]
     pub(super) fn new(
         service: S,
         settings: Arc<RetrySettings<P>>,
@@ -80,69 +81,76 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
     }
 
     /// Makes attempts until one succeeds, no other may follow, or the deadline passes.
-    pub(super) async fn run<R>(mut self: Box<Self>) -> Result<Response<R>, Error>
+    ///
+    /// Not an async function, whose future would have room for the call twice. An attempt is in a box of its own, because
+    /// a future beyond a kilobyte takes a slower path of the allocator.
+    pub(super) fn run<R>(mut self) -> impl Future<Output = Result<Response<R>, Error>>
     where
         S: Service<Request<B>, Response = Response<R>>,
         S::Error: Into<BoxError>,
     {
-        let mut timer = Timer::default();
-        let error = loop {
-            if let Err(error) = self.check_length() {
-                break error;
-            }
-            let ready = pin!(poll_fn(|cx| self.service.poll_ready(cx)));
-            match within(ready, self.deadline, &mut timer).await {
-                Some(Err(error)) => {
-                    let error = Some(Error::from(error.into()));
-                    break self.give_up(GiveUp::NotReady, error);
+        async move {
+            let mut timer = Timer::default();
+            let error = loop {
+                if let Err(error) = self.check_length() {
+                    break error;
                 }
-                // Nothing is sent after the deadline: the service that keeps it sees to that itself.
-                Some(Ok(())) if self.settings.policy.is_kept_below || !self.is_over() => {}
-                Some(Ok(())) | None => {
-                    break self.late("the service below to be ready", Sent::Never);
-                }
-            }
-            // In a block, so that the wait for the next attempt holds nothing of this one.
-            let error = {
-                let Some(request) = self.request() else {
-                    break self.give_up(GiveUp::NotReplayable, None);
-                };
-                let mut record =
-                    CallRecord::attempt(&request, self.attempts(), &self.settings.name);
-                // If the deadline is kept below, the service itself wakes at it, and returns an
-                // error.
-                let policy = &self.settings.policy;
-                let deadline = self.deadline.filter(|_| !policy.is_kept_below);
-                let attempt = {
-                    let _entered = record.span.enter();
-                    self.service.call(request)
-                };
-                let attempt = pin!(attempt.instrument(record.span.clone()));
-                match within(attempt, deadline, &mut timer).await {
-                    None => break self.late(A_RESPONSE, Sent::Unknown),
-                    Some(Ok(mut response)) => {
-                        record.end(Ok(&response));
-                        let Some(error) = self.unclassified(&response) else {
-                            self.succeeded(&mut response);
-                            return Ok(response);
-                        };
-                        error
-                    }
+                let ready = pin!(poll_fn(|cx| self.service.poll_ready(cx)));
+                match within(ready, self.deadline, &mut timer).await {
                     Some(Err(error)) => {
-                        let error = Error::from(error.into());
-                        record.end::<R>(Err(&error));
-                        error
+                        let error = Some(Error::from(error.into()));
+                        break self.give_up(GiveUp::NotReady, error);
                     }
+                    // Nothing is sent after the deadline: the service that keeps it sees to that itself.
+                    Some(Ok(())) if self.settings.policy.is_kept_below || !self.is_over() => {}
+                    Some(Ok(())) | None => {
+                        break self.late("the service below to be ready", Sent::Never);
+                    }
+                }
+                // In a block, so that the wait for the next attempt holds nothing of this one.
+                let error = {
+                    let Some(request) = self.request() else {
+                        break self.give_up(GiveUp::NotReplayable, None);
+                    };
+                    // Of the copy, because the future would keep room for a request that is borrowed here.
+                    let (method, uri) = (&self.head.method, &self.head.uri);
+                    let mut record =
+                        CallRecord::attempt(method, uri, self.attempts(), &self.settings.name);
+                    // If the deadline is kept below, the service itself wakes at it, and returns an
+                    // error.
+                    let policy = &self.settings.policy;
+                    let deadline = self.deadline.filter(|_| !policy.is_kept_below);
+                    let attempt = {
+                        let _entered = record.span.enter();
+                        self.service.call(request)
+                    };
+                    let mut attempt = Box::pin(attempt.instrument(record.span.clone()));
+                    match within(attempt.as_mut(), deadline, &mut timer).await {
+                        None => break self.late(A_RESPONSE, Sent::Unknown),
+                        Some(Ok(mut response)) => {
+                            record.end(Ok(&response));
+                            let Some(error) = self.unclassified(&response) else {
+                                self.succeeded(&mut response);
+                                return Ok(response);
+                            };
+                            error
+                        }
+                        Some(Err(error)) => {
+                            let error = Error::from(error.into());
+                            record.end::<R>(Err(&error));
+                            error
+                        }
+                    }
+                };
+                match self.failed(error) {
+                    Ok(None) => {}
+                    Ok(next) => poll_fn(|cx| timer.poll(next, cx)).await,
+                    Err(error) => break error,
                 }
             };
-            match self.failed(error) {
-                Ok(None) => {}
-                Ok(next) => poll_fn(|cx| timer.poll(next, cx)).await,
-                Err(error) => break error,
-            }
-        };
-        self.record.end::<R>(Err(&error));
-        Err(error)
+            self.record.end::<R>(Err(&error));
+            Err(error)
+        }
     }
 
     /// Refuses a `Content-Length` that is not the size of the body. A server would read the rest of
@@ -184,6 +192,7 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
 
     /// Returns the request of the next attempt. The first is the caller's own, because layers below add headers, for
     /// which it may have room.
+    #[inline]
     fn request(&mut self) -> Option<Request<B>> {
         let mut request = match self.first.take() {
             Some(first) => first,
@@ -366,6 +375,7 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
 // === impl HeadCopy ===
 
 impl HeadCopy {
+    #[inline]
     fn of<B>(request: &Request<B>) -> Self {
         let headers = request.headers();
         let mut list = Vec::with_capacity(headers.len());
