@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use http::header::CONTENT_LENGTH;
-use http::{Extensions, HeaderName, HeaderValue, Method, Request, Response, Uri, Version};
+use http::{
+    Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version,
+};
 use tokio::time::Instant;
 use tower::BoxError;
 use tower_service::Service;
@@ -29,23 +31,19 @@ pub(super) struct RetriedCall<S, B, P> {
     deadline: Option<Instant>,
     /// The caller's own request, until the first attempt sends it.
     first: Option<Request<B>>,
-    /// Head of the next attempts, and of the request in errors.
-    head: HeadCopy,
+    // Copy of its head, for the next attempts and for errors.
+    method: Method,
+    uri: Uri,
+    version: Version,
+    extensions: Extensions,
+    /// A list takes one allocation, where a map takes two.
+    headers: Vec<(HeaderName, HeaderValue)>,
     /// Body of the next attempt after the first. Without one there is none.
     body: Option<B>,
     /// Size of the body before the first attempt.
     size: Option<u64>,
     /// Set by the first failure. Most calls have none, so they don't pay for it.
     past: Option<Box<RetryState>>,
-}
-
-/// Copy of a request's head. Its headers are a list, which takes one allocation, where a map takes two.
-struct HeadCopy {
-    method: Method,
-    uri: Uri,
-    version: Version,
-    headers: Vec<(HeaderName, HeaderValue)>,
-    extensions: Extensions,
 }
 
 /// Settings of a layer, which its services and their calls share.
@@ -73,7 +71,11 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
             service,
             settings,
             record,
-            head: HeadCopy::of(&request),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            extensions: request.extensions().clone(),
+            headers: list(request.headers()),
             first: Some(request),
             body: None,
             past: None,
@@ -89,8 +91,8 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
         S: Service<Request<B>, Response = Response<R>>,
         S::Error: Into<BoxError>,
     {
+        let mut timer = Timer::default();
         async move {
-            let mut timer = Timer::default();
             let error = loop {
                 if let Err(error) = self.check_length() {
                     break error;
@@ -113,7 +115,7 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
                         break self.give_up(GiveUp::NotReplayable, None);
                     };
                     // Of the copy, because the future would keep room for a request that is borrowed here.
-                    let (method, uri) = (&self.head.method, &self.head.uri);
+                    let (method, uri) = (&self.method, &self.uri);
                     let mut record =
                         CallRecord::attempt(method, uri, self.attempts(), &self.settings.name);
                     // If the deadline is kept below, the service itself wakes at it, and returns an
@@ -156,19 +158,13 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
     /// Refuses a `Content-Length` that is not the size of the body. A server would read the rest of
     /// the body as the next request on its connection, or wait for it. The length of a body of
     /// unknown size is checked by its client as it sends it.
-    #[inline]
     fn check_length(&self) -> Result<(), Error> {
         // A scan of a few names is faster than a hash.
-        let headers = self.head.headers.iter();
+        let headers = self.headers.iter();
         let mut lengths = headers.filter(|(name, _)| *name == CONTENT_LENGTH);
-        match lengths.next() {
-            Some((_, length)) => self.compare_length(length, lengths.next().is_some()),
-            None => Ok(()),
-        }
-    }
-
-    #[cold]
-    fn compare_length(&self, length: &HeaderValue, has_another: bool) -> Result<(), Error> {
+        let Some((_, length)) = lengths.next() else {
+            return Ok(());
+        };
         let length = length.to_str().ok();
         // RFC 9110, section 8.6: digits alone.
         let digits = length.filter(|text| !text.starts_with('+'));
@@ -178,7 +174,7 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
             (announced, None) => announced.is_some(),
             (None, Some(_)) => false,
         };
-        if fits && !has_another {
+        if fits && lengths.next().is_none() {
             return Ok(());
         }
         let size = self.size.map(|size| format!(", which has {size} bytes"));
@@ -196,7 +192,7 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
     fn request(&mut self) -> Option<Request<B>> {
         let mut request = match self.first.take() {
             Some(first) => first,
-            None => self.head.request(self.body.take()?),
+            None => self.repeated()?,
         };
         let number = self.attempts();
         if self.settings.policy.attempts.get() > 1 {
@@ -207,9 +203,25 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
             DeadlineAt::bound(extensions, deadline.into_std());
         }
         if number > 1 {
-            extensions.insert(Attempt::new(number));
+            extensions.insert(Attempt(number));
         }
         Some(request)
+    }
+
+    /// Makes the same request once more.
+    #[cold]
+    fn repeated(&mut self) -> Option<Request<B>> {
+        let mut request = Request::new(self.body.take()?);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.version_mut() = self.version;
+        *request.extensions_mut() = self.extensions.clone();
+        *request.headers_mut() = self.map();
+        Some(request)
+    }
+
+    fn map(&self) -> HeaderMap {
+        self.headers.iter().cloned().collect()
     }
 
     /// Whether the next attempt would send the same body as the first. The clones of some bodies
@@ -231,7 +243,7 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
         if own.is_none() && is_success(response.status()) {
             return None;
         }
-        let request = RequestFacts::of(&self.head.headers.iter().cloned().collect(), None);
+        let request = RequestFacts::of(&self.map(), None);
         let (status, headers) = (response.status(), response.headers().clone());
         error_of(&request, own, status, headers, Vec::new(), true)
     }
@@ -241,7 +253,7 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
         let attempts = self.attempts();
         if attempts > 1 {
             tracing::debug!(attempts, "request succeeded");
-            response.extensions_mut().insert(Attempt::new(attempts));
+            response.extensions_mut().insert(Attempt(attempts));
         } else {
             // Not before: calls that begin together would be worth fewer retries than they need.
             self.settings.policy.deposit();
@@ -283,8 +295,8 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
         let is_replayable = self.is_replayable();
         let state = self.past.get_or_insert_with(|| {
             self.settings.policy.deposit();
-            let repeat = self.head.extensions.get().copied();
-            Box::new(RetryState::new(&self.head.method, repeat))
+            let repeat = self.extensions.get().copied();
+            Box::new(RetryState::new(&self.method, repeat))
         });
         let policy = &self.settings.policy;
         let wait = state.begin_retry(error, policy, is_replayable, left)?;
@@ -367,45 +379,15 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
 
     fn note_request(&self, mut error: Error) -> Error {
         let facts = error.facts_mut();
-        facts.note_request(&self.head.method, &self.head.uri);
+        facts.note_request(&self.method, &self.uri);
         error
     }
 }
 
-// === impl HeadCopy ===
-
-impl HeadCopy {
-    #[inline]
-    fn of<B>(request: &Request<B>) -> Self {
-        let headers = request.headers();
-        let mut list = Vec::with_capacity(headers.len());
-        list.extend(
-            headers
-                .iter()
-                .map(|(name, value)| (name.clone(), value.clone())),
-        );
-        Self {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            version: request.version(),
-            headers: list,
-            extensions: request.extensions().clone(),
-        }
-    }
-
-    /// Makes the same request once more.
-    #[cold]
-    fn request<B>(&self, body: B) -> Request<B> {
-        let mut request = Request::new(body);
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.uri.clone();
-        *request.version_mut() = self.version;
-        for (name, value) in &self.headers {
-            request.headers_mut().append(name.clone(), value.clone());
-        }
-        request.extensions_mut().clone_from(&self.extensions);
-        request
-    }
+#[inline]
+fn list(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+    let copied = |(name, value): (&HeaderName, &HeaderValue)| (name.clone(), value.clone());
+    headers.iter().map(copied).collect()
 }
 
 /// Waits for `inner` until the deadline, and then polls it once more: a layer below that reads the
