@@ -36,7 +36,7 @@ type Body = Full<Bytes>;
 /// Calls in a round.
 const CALLS: u64 = 100;
 
-/// The future of a call through a retry layer, which callers move as one pointer.
+/// Futures of a call through a retry layer, which callers move as one pointer, and of its attempt.
 const FUTURE: u64 = 2;
 
 /// Allocation of Retry for the copy of the request's head: a list of its headers.

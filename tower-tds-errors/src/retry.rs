@@ -64,7 +64,7 @@ mod trace;
 ///
 /// # Allocations
 ///
-/// Each call allocates its future, a copy of the request's head and an extension for its deadline.
+/// Each call allocates its future, that of each attempt, a copy of the request's head and an extension for its deadline.
 /// A call that has to wait also allocates a timer.
 ///
 /// # Bounds
@@ -356,15 +356,10 @@ where
         // Without a subscriber a span costs a tenth of a call.
         let span = (!record.span.is_disabled()).then(|| record.span.clone());
         let (service, settings) = (self.inner.clone(), Arc::clone(settings));
-        let mut call = Box::new(RetriedCall::new(service, settings, began, record, request));
-        let recorded = async move {
-            let ended = call.run().await;
-            call.record.end(ended.as_ref());
-            ended
-        };
+        let call = RetriedCall::new(service, settings, began, record, request).run();
         RetryFuture(SyncWrapper::new(match span {
-            Some(span) => Box::pin(recorded.instrument(span)),
-            None => Box::pin(recorded),
+            Some(span) => Box::pin(call.instrument(span)),
+            None => Box::pin(call),
         }))
     }
 }

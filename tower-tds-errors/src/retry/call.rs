@@ -1,14 +1,14 @@
 //! One call: its attempts, one after another, within one deadline.
 
 use std::future::{Future, poll_fn};
-use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use http::header::CONTENT_LENGTH;
-use http::request::Parts;
-use http::{Extensions, HeaderName, HeaderValue, Request, Response};
+use http::{
+    Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, Version,
+};
 use tokio::time::Instant;
 use tower::BoxError;
 use tower_service::Service;
@@ -27,13 +27,18 @@ use crate::kind::{GiveUp, Kind};
 pub(super) struct RetriedCall<S, B, P> {
     service: S,
     settings: Arc<RetrySettings<P>>,
-    pub(super) record: CallRecord,
+    record: CallRecord,
     deadline: Option<Instant>,
-    /// Head of the request, for the next attempt and for errors. Its headers go with the first attempt.
-    head: Parts,
-    /// Headers of the next attempt: a list takes one allocation, where a map takes two.
+    /// The caller's own request, until the first attempt sends it.
+    first: Option<Request<B>>,
+    // Copy of its head, for the next attempts and for errors.
+    method: Method,
+    uri: Uri,
+    version: Version,
+    extensions: Extensions,
+    /// A list takes one allocation, where a map takes two.
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// Body of the next attempt. Without one there is no further attempt.
+    /// Body of the next attempt after the first. Without one there is none.
     body: Option<B>,
     /// Size of the body before the first attempt.
     size: Option<u64>,
@@ -52,6 +57,7 @@ pub(super) struct RetrySettings<P> {
 // === impl RetriedCall ===
 
 impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
+    #[inline]
     pub(super) fn new(
         service: S,
         settings: Arc<RetrySettings<P>>,
@@ -59,91 +65,107 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
         record: CallRecord,
         request: Request<B>,
     ) -> Self {
-        let (head, body) = request.into_parts();
         Self {
-            deadline: settings.policy.deadline(&head.extensions, began),
-            size: settings.replay.size(&body),
+            deadline: settings.policy.deadline(request.extensions(), began),
+            size: settings.replay.size(request.body()),
             service,
             settings,
             record,
-            head,
-            headers: Vec::new(),
-            body: Some(body),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            extensions: request.extensions().clone(),
+            headers: list(request.headers()),
+            first: Some(request),
+            body: None,
             past: None,
         }
     }
 
     /// Makes attempts until one succeeds, no other may follow, or the deadline passes.
-    pub(super) async fn run<R>(&mut self) -> Result<Response<R>, Error>
+    ///
+    /// Not an async function, whose future would have room for the call twice. An attempt is in a box of its own, because
+    /// a future beyond a kilobyte takes a slower path of the allocator.
+    pub(super) fn run<R>(mut self) -> impl Future<Output = Result<Response<R>, Error>>
     where
         S: Service<Request<B>, Response = Response<R>>,
         S::Error: Into<BoxError>,
     {
-        // A scan of a few names is faster than a hash.
-        if self.head.headers.keys().any(|name| *name == CONTENT_LENGTH) {
-            self.check_length()?;
-        }
         let mut timer = Timer::default();
-        loop {
-            let ready = pin!(poll_fn(|cx| self.service.poll_ready(cx)));
-            match within(ready, self.deadline, &mut timer).await {
-                Some(Err(error)) => {
-                    let error = Some(Error::from(error.into()));
-                    return Err(self.give_up(GiveUp::NotReady, error));
+        async move {
+            let error = loop {
+                if let Err(error) = self.check_length() {
+                    break error;
                 }
-                // Nothing is sent after the deadline: the service that keeps it sees to that itself.
-                Some(Ok(())) if self.settings.policy.is_kept_below || !self.is_over() => {}
-                Some(Ok(())) | None => {
-                    return Err(self.late("the service below to be ready", Sent::Never));
-                }
-            }
-            // In a block, so that the wait for the next attempt holds nothing of this one.
-            let error = {
-                let Some(request) = self.request() else {
-                    return Err(self.give_up(GiveUp::NotReplayable, None));
-                };
-                let mut record =
-                    CallRecord::attempt(&self.head, self.attempts(), &self.settings.name);
-                // If the deadline is kept below, the service itself wakes at it, and returns an
-                // error.
-                let policy = &self.settings.policy;
-                let deadline = self.deadline.filter(|_| !policy.is_kept_below);
-                let attempt = {
-                    let _entered = record.span.enter();
-                    self.service.call(request)
-                };
-                let attempt = pin!(attempt.instrument(record.span.clone()));
-                match within(attempt, deadline, &mut timer).await {
-                    None => return Err(self.late(A_RESPONSE, Sent::Unknown)),
-                    Some(Ok(mut response)) => {
-                        record.end(Ok(&response));
-                        let Some(error) = self.unclassified(&response) else {
-                            self.succeeded(response.extensions_mut());
-                            return Ok(response);
-                        };
-                        error
-                    }
+                let ready = pin!(poll_fn(|cx| self.service.poll_ready(cx)));
+                match within(ready, self.deadline, &mut timer).await {
                     Some(Err(error)) => {
-                        let error = Error::from(error.into());
-                        record.end::<R>(Err(&error));
-                        error
+                        let error = Some(Error::from(error.into()));
+                        break self.give_up(GiveUp::NotReady, error);
                     }
+                    // Nothing is sent after the deadline: the service that keeps it sees to that itself.
+                    Some(Ok(())) if self.settings.policy.is_kept_below || !self.is_over() => {}
+                    Some(Ok(())) | None => {
+                        break self.late("the service below to be ready", Sent::Never);
+                    }
+                }
+                // In a block, so that the wait for the next attempt holds nothing of this one.
+                let error = {
+                    let Some(request) = self.request() else {
+                        break self.give_up(GiveUp::NotReplayable, None);
+                    };
+                    // Of the copy, because the future would keep room for a request that is borrowed here.
+                    let (method, uri) = (&self.method, &self.uri);
+                    let mut record =
+                        CallRecord::attempt(method, uri, self.attempts(), &self.settings.name);
+                    // If the deadline is kept below, the service itself wakes at it, and returns an
+                    // error.
+                    let policy = &self.settings.policy;
+                    let deadline = self.deadline.filter(|_| !policy.is_kept_below);
+                    let attempt = {
+                        let _entered = record.span.enter();
+                        self.service.call(request)
+                    };
+                    let mut attempt = Box::pin(attempt.instrument(record.span.clone()));
+                    match within(attempt.as_mut(), deadline, &mut timer).await {
+                        None => break self.late(A_RESPONSE, Sent::Unknown),
+                        Some(Ok(mut response)) => {
+                            record.end(Ok(&response));
+                            let Some(error) = self.unclassified(&response) else {
+                                self.succeeded(&mut response);
+                                return Ok(response);
+                            };
+                            error
+                        }
+                        Some(Err(error)) => {
+                            let error = Error::from(error.into());
+                            record.end::<R>(Err(&error));
+                            error
+                        }
+                    }
+                };
+                match self.failed(error) {
+                    Ok(None) => {}
+                    Ok(next) => poll_fn(|cx| timer.poll(next, cx)).await,
+                    Err(error) => break error,
                 }
             };
-            let next = self.failed(error)?;
-            if next.is_some() {
-                poll_fn(|cx| timer.poll(next, cx)).await;
-            }
+            self.record.end::<R>(Err(&error));
+            Err(error)
         }
     }
 
     /// Refuses a `Content-Length` that is not the size of the body. A server would read the rest of
     /// the body as the next request on its connection, or wait for it. The length of a body of
     /// unknown size is checked by its client as it sends it.
-    #[cold]
     fn check_length(&self) -> Result<(), Error> {
-        let mut lengths = self.head.headers.get_all(CONTENT_LENGTH).iter();
-        let length = lengths.next().and_then(|length| length.to_str().ok());
+        // A scan of a few names is faster than a hash.
+        let headers = self.headers.iter();
+        let mut lengths = headers.filter(|(name, _)| *name == CONTENT_LENGTH);
+        let Some((_, length)) = lengths.next() else {
+            return Ok(());
+        };
+        let length = length.to_str().ok();
         // RFC 9110, section 8.6: digits alone.
         let digits = length.filter(|text| !text.starts_with('+'));
         let announced: Option<u64> = digits.and_then(|text| text.parse().ok());
@@ -164,35 +186,42 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
         Err(self.note_request(error.with_advice(LENGTH)))
     }
 
-    /// Makes the request of the next attempt, and a copy of it for one more.
+    /// Returns the request of the next attempt. The first is the caller's own, because layers below add headers, for
+    /// which it may have room.
+    #[inline]
     fn request(&mut self) -> Option<Request<B>> {
-        let mut request = Request::new(self.body.take()?);
-        *request.method_mut() = self.head.method.clone();
-        *request.uri_mut() = self.head.uri.clone();
-        *request.version_mut() = self.head.version;
-        // Sends the caller's own map instead of its copy: layers below add headers, and it may have room for them.
-        let headers = request.headers_mut();
-        *headers = mem::take(&mut self.head.headers);
-        for (name, value) in mem::take(&mut self.headers) {
-            headers.append(name, value);
-        }
-        self.headers.reserve_exact(headers.len());
-        for (name, value) in &*headers {
-            self.headers.push((name.clone(), value.clone()));
-        }
+        let mut request = match self.first.take() {
+            Some(first) => first,
+            None => self.repeated()?,
+        };
         let number = self.attempts();
         if self.settings.policy.attempts.get() > 1 {
             self.body = self.settings.replay.replay(request.body());
         }
         let extensions = request.extensions_mut();
-        extensions.clone_from(&self.head.extensions);
         if let Some(deadline) = self.deadline {
             DeadlineAt::bound(extensions, deadline.into_std());
         }
         if number > 1 {
-            extensions.insert(Attempt::new(number));
+            extensions.insert(Attempt(number));
         }
         Some(request)
+    }
+
+    /// Makes the same request once more.
+    #[cold]
+    fn repeated(&mut self) -> Option<Request<B>> {
+        let mut request = Request::new(self.body.take()?);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.version_mut() = self.version;
+        *request.extensions_mut() = self.extensions.clone();
+        *request.headers_mut() = self.map();
+        Some(request)
+    }
+
+    fn map(&self) -> HeaderMap {
+        self.headers.iter().cloned().collect()
     }
 
     /// Whether the next attempt would send the same body as the first. The clones of some bodies
@@ -214,21 +243,22 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
         if own.is_none() && is_success(response.status()) {
             return None;
         }
-        let request = RequestFacts::of(&self.headers.iter().cloned().collect(), None);
+        let request = RequestFacts::of(&self.map(), None);
         let (status, headers) = (response.status(), response.headers().clone());
         error_of(&request, own, status, headers, Vec::new(), true)
     }
 
-    /// Records a success: in the budget, or in the response by the number of its attempt.
-    fn succeeded(&self, extensions: &mut Extensions) {
+    /// Records a success, also in the budget, or in the response by the number of its attempt.
+    fn succeeded<R>(&mut self, response: &mut Response<R>) {
         let attempts = self.attempts();
         if attempts > 1 {
             tracing::debug!(attempts, "request succeeded");
-            extensions.insert(Attempt::new(attempts));
+            response.extensions_mut().insert(Attempt(attempts));
         } else {
             // Not before: calls that begin together would be worth fewer retries than they need.
             self.settings.policy.deposit();
         }
+        self.record.end(Ok(&*response));
     }
 
     /// Returns the end of the wait before the next attempt, `None` for no wait, or the final error.
@@ -265,8 +295,8 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
         let is_replayable = self.is_replayable();
         let state = self.past.get_or_insert_with(|| {
             self.settings.policy.deposit();
-            let repeat = self.head.extensions.get().copied();
-            Box::new(RetryState::new(&self.head.method, repeat))
+            let repeat = self.extensions.get().copied();
+            Box::new(RetryState::new(&self.method, repeat))
         });
         let policy = &self.settings.policy;
         let wait = state.begin_retry(error, policy, is_replayable, left)?;
@@ -349,9 +379,15 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
 
     fn note_request(&self, mut error: Error) -> Error {
         let facts = error.facts_mut();
-        facts.note_request(&self.head.method, &self.head.uri);
+        facts.note_request(&self.method, &self.uri);
         error
     }
+}
+
+#[inline]
+fn list(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
+    let copied = |(name, value): (&HeaderName, &HeaderValue)| (name.clone(), value.clone());
+    headers.iter().map(copied).collect()
 }
 
 /// Waits for `inner` until the deadline, and then polls it once more: a layer below that reads the

@@ -115,7 +115,7 @@ pub enum Repeat {
 /// assert_eq!(Attempt::of(request.extensions()), 1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attempt(u32);
+pub struct Attempt(pub(super) u32);
 
 // === impl CloneBody ===
 
@@ -177,10 +177,6 @@ impl<B, F: Fn(&B) -> Option<B>> Replay<B> for F {
 // === impl Attempt ===
 
 impl Attempt {
-    pub(super) const fn new(number: u32) -> Self {
-        Self(number)
-    }
-
     /// Returns the number of the attempt, counted from 1, in the extensions of a request or a
     /// response.
     #[must_use]

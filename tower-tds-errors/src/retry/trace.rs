@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::request::Parts;
-use http::{Request, Response};
+use http::{Method, Request, Response, Uri};
 use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
@@ -66,13 +65,13 @@ impl CallRecord {
 
     /// Begins the record of an attempt. Layers below record their waits in its span:
     /// `tds.wait.cause` and `tds.wait.seconds`.
-    pub(super) fn attempt(head: &Parts, number: u32, name: &Name) -> Self {
+    pub(super) fn attempt(method: &Method, uri: &Uri, number: u32, name: &Name) -> Self {
         let before = number.saturating_sub(1);
         let before = (before > 0).then_some(before);
         let span = client_span!(
             "tds.attempt",
-            head.method,
-            head.uri,
+            method,
+            uri,
             before,
             tds.wait.cause = Empty,
             tds.wait.seconds = Empty
