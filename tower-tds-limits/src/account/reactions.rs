@@ -101,7 +101,7 @@ impl Reactions {
         let left = Quota::new(left, quota.per()).unwrap_or(quota);
         let pace = Pace {
             gap: nanos(left.spacing()) + TICK,
-            at_once: (whole.get() / 10).max(LEAST),
+            places: (whole.get() / 10).max(LEAST),
         };
         (left, Some(pace))
     }
