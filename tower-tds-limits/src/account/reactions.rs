@@ -18,18 +18,12 @@ use crate::{
     rule::{Pace, TICK},
 };
 
-/// Whether the service answered the request within its limits. After a gateway's 504 that is unknown, because the service
-/// behind it may begin the request within the next second.
+/// Whether the service accepted a request that it has answered, within its limits.
 #[inline]
 pub(crate) const fn is_within(outcome: Outcome) -> bool {
     !matches!(
         outcome,
-        Outcome::RateExceeded
-            | Outcome::ConnectionsExceeded
-            | Outcome::QuotaExceeded(_)
-            | Outcome::GatewayTimedOut
-            | Outcome::Unsent
-            | Outcome::Lost
+        Outcome::RateExceeded | Outcome::ConnectionsExceeded | Outcome::QuotaExceeded(_)
     )
 }
 

@@ -96,6 +96,9 @@ async fn sharing_costs(rules: Rules, takes: u64, rows: &[Row]) -> Option<()> {
 async fn sharing_costs_four_members_little_and_sixteen_half() {
     let rows = [(4, 15, 0.85, 4_000), (16, 4, 0.56, 9_000)];
     or_skip!(sharing_costs(Rules::default(), 0, &rows).await);
+    // Answers that come together would leave .77.
+    let slow = [(4, 15, 0.85, 6_000)];
+    or_skip!(sharing_costs(Rules::default(), 900, &slow).await);
     let by_window = [(16, 4, 0.95, 3_000)];
     or_skip!(sharing_costs(Rules::window(), 0, &by_window).await);
     let usual = Rules::default();
