@@ -8,7 +8,9 @@ fn a_416_lowers_nothing_while_more_sockets_are_open_than_the_limit() {
     let admit = |account: &mut Account| account.admit(Priority::Normal, None);
     let grant = stack.account.update(admit);
     stack.connections.update(|sockets| {
-        (0..30).for_each(|_| drop(sockets.admit(Priority::Normal, None)));
+        for _ in 0..30 {
+            sockets.admit(Priority::Normal, None);
+        }
     });
     for (connections, lowers) in [(29, false), (30, true)] {
         let share = Share {
