@@ -107,8 +107,8 @@ for _, member in ipairs(withheld[2] + withheld[3] > 0 and members or {}) do
   if member.number < NEW and (member.record or me.claim)[1] == 0 then member.wanted = {0, 0, 0} end
 end
 
--- The members that hold a share now, in turns where there is no place for each. One that has waited for a while takes the place of
--- the one that has held for longest, so waits are alike and no place changes hands for less.
+-- The members that hold a share now, in turns where not all can. One that has waited for a while replaces the one that has held for
+-- longest, so waits are alike and no turn ends for less.
 local function is_active(member) return member.wanted[1] > 0 end
 local function turn(member)
   local lasts = now - member.since
@@ -130,8 +130,8 @@ table.sort(holders, function(a, b)
   local x, y = turn(a), turn(b)
   return x < y or x == y and a.id < b.id
 end)
-local places = math.max(1, math.min(math.floor(most[1] / unit), most[2], divided[3]))
-while #holders > places do idle[#idle + 1] = table.remove(holders) end
+local most_holders = math.max(1, math.min(math.floor(most[1] / unit), most[2], divided[3]))
+while #holders > most_holders do idle[#idle + 1] = table.remove(holders) end
 local holds = false
 for _, member in ipairs(holders) do holds = holds or member == me end
 

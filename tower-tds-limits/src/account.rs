@@ -319,10 +319,10 @@ impl Account {
     pub(crate) fn whole(&self) -> Share {
         let (kept, pace) = self.reactions.lowered(self.limits.first);
         let burst = self.limits.rules.bucket;
-        let places = burst.map_or(kept.requests().get(), |burst| burst.at_once(kept));
+        let places = burst.map_or(kept.requests().get(), |burst| burst.places(kept));
         Share {
             requests: kept.requests().get(),
-            places: pace.map_or(places, |pace| pace.at_once.min(places)),
+            places: pace.map_or(places, |pace| pace.places.min(places)),
             connections: self.limits.connections.get(),
         }
     }

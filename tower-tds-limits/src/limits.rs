@@ -288,9 +288,9 @@ impl Burst {
         }
     }
 
-    /// Returns the requests that such a bucket takes at once: the burst and one more. An automatic
-    /// burst leaves a place for a probe.
-    pub(crate) fn at_once(self, quota: Quota) -> u32 {
+    /// Returns the places of such a bucket: the requests that it takes at once, which are the burst and one more.
+    /// An automatic burst leaves one for a probe.
+    pub(crate) fn places(self, quota: Quota) -> u32 {
         let probe = u32::from(self == Self::Auto);
         self.beside(quota).saturating_add(1 + probe)
     }

@@ -116,7 +116,10 @@ async fn hanging_error_body_keeps_its_status_under_any_deadline() {
                 assert!(error.body().is_empty());
                 assert!(sends.contains(&seen.load(SeqCst)), "{status} {bound}");
                 if n == 1 {
-                    assert!(start.elapsed() <= ms(bound), "{status} {bound}");
+                    // A layer above with a timer at the deadline would get it as well.
+                    assert!(start.elapsed() < ms(bound), "{status} {bound}");
+                    // Nothing follows an answer that is read until then.
+                    assert!(bound >= 1_000 || seen.load(SeqCst) == 1, "{status} {bound}");
                 } else if error.is_retryable() && hint.is_empty() && status != 401 {
                     assert_eq!(seen.load(SeqCst), 3, "{status} {bound}");
                 }

@@ -16,6 +16,7 @@ use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -307,17 +308,24 @@ async fn tls_fails(address: std::net::SocketAddr, roots: RootCertStore) -> Error
     service.oneshot(request).await.unwrap_err()
 }
 
-/// The TLS configuration of a server, and its CA.
-fn certified() -> (TlsAcceptor, RootCertStore) {
+/// The TLS configuration of a server that requires a client's certificate or not, and its CA.
+fn certified(of_clients: bool) -> (TlsAcceptor, RootCertStore) {
     let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let certificate = CertificateDer::from(key.cert);
     let mut roots = RootCertStore::empty();
     roots.add(certificate.clone()).unwrap();
     let key = PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let provider = Arc::new(ring::default_provider());
+    let trusted = Arc::new(roots.clone());
+    let verifier = WebPkiClientVerifier::builder_with_provider(trusted, Arc::clone(&provider));
+    let verifier = match of_clients {
+        true => verifier.build().unwrap(),
+        false => WebPkiClientVerifier::no_client_auth(),
+    };
+    let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_no_client_auth()
+        .with_client_cert_verifier(verifier)
         .with_single_cert(vec![certificate], key.into())
         .unwrap();
     (TlsAcceptor::from(Arc::new(config)), roots)
@@ -325,7 +333,7 @@ fn certified() -> (TlsAcceptor, RootCertStore) {
 
 #[tokio::test]
 async fn tls_closed_without_close_notify_is_a_reset() {
-    let (acceptor, roots) = certified();
+    let (acceptor, roots) = certified(false);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -346,9 +354,28 @@ async fn tls_closed_without_close_notify_is_a_reset() {
     assert_eq!((error.kind(), error.sent()), (Kind::Reset, Sent::Unknown));
 }
 
+/// In TLS 1.3 the server refuses it after the client's handshake.
+#[tokio::test]
+async fn missing_certificate_of_a_client_is_fatal() {
+    let (acceptor, roots) = certified(true);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let refused = acceptor.accept(stream).into_fallible().await;
+        let (_, mut stream) = refused.unwrap_err();
+        // Reads the request, so that no reset overtakes the alert.
+        let mut nowhere = tokio::io::sink();
+        tokio::io::copy(&mut stream, &mut nowhere).await.ok();
+    });
+    let error = tls_fails(address, roots).await;
+    assert_eq!(error.kind(), Kind::Tls, "{error:?}");
+    assert!(!error.is_retryable());
+}
+
 #[tokio::test]
 async fn failed_tls_handshake_is_unsent_and_fatal() {
-    let (acceptor, _) = certified();
+    let (acceptor, _) = certified(false);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let untrusted = listener.local_addr().unwrap();
     tokio::spawn(async move {

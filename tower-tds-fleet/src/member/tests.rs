@@ -133,7 +133,7 @@ async fn killed(one: f64, name: &str, kills: &[(usize, u64)], restarts: bool) ->
 
 #[tokio::test(start_paused = true)]
 async fn killed_members_leave_most_of_the_rate_and_their_successors_send_within_20_s() {
-    let one = or_skip!(cost(Network::Quick, Fleet::None, (60, 0)).await).rate;
+    let one = or_skip!(cost(Network::Quick, Fleet::None, (60, 0), Rules::default()).await).rate;
     let turn: Vec<_> = (0..24).map(|at| (at % 4, 5_000)).collect();
     let all = [(0, 0), (1, 0), (2, 0), (3, 60_000)];
     let three = [(0, 3_000), (1, 3_000), (2, 60_000)];

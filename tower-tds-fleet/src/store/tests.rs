@@ -190,6 +190,9 @@ fn members_of_three_versions_share_a_hash() {
     store.set("later", "than this version");
     // Its wishes of 48, 11 and 58, and one half of the requests and places that are left.
     let answer = ask(&mut store, (1, 3), &this).unwrap();
+    // A broken store's reply is malformed.
+    assert!(reply(&answer).is_some() && reply(&answer[..14]).is_none());
+    assert!(reply(&[u64::MAX; 15]).is_none());
     assert_eq!((answer[3], &answer[6..9]), (2, &[22, 2, 2][..]));
     // One of an earlier version names neither its process nor its service.
     assert_eq!(ask(&mut store, (3, 1), &this[..3]).unwrap()[3], 3);
@@ -197,6 +200,8 @@ fn members_of_three_versions_share_a_hash() {
     let error = ask(&mut store, (4, 1), &other).unwrap_err();
     assert!(error.to_string().contains(service), "{error}");
     assert_eq!(ask(&mut store, (1, 4), &this).unwrap()[3], 3);
+    // A fleet that is given up expires; without that, the number is negative.
+    let _left: u64 = cmd("PTTL").arg(KEY).query(&mut store.connection).unwrap();
 }
 
 /// Wishes of a member, and the milliseconds at which it sends questions.
@@ -228,7 +233,7 @@ fn divided(store: &mut Store, places: u64, members: &[Asks], lasts: u64) -> Stri
 
 /// The division itself: max-min fair parts, in turns where there are too few places or sockets.
 #[test]
-fn parts_are_fair_and_places_change_hands() {
+fn parts_are_fair_and_shares_change_hands() {
     let mut store = or_skip!(Store::start());
     let (all, few, one, always) = ([60, 20, 50], [5, 1, 2], [9, 1, 1], 0..40_000);
     let three = |wanted| [(); 3].map(|()| (wanted, always.clone()));
@@ -250,7 +255,7 @@ fn parts_are_fair_and_places_change_hands() {
 
 const EQUAL: &str = "[[16, 4, 20], [16, 4, 19], [16, 3, 19]], 0 at 250, 1 at 250, 2 at 250";
 const IDLE: &str = "[[43, 10, 50], [0, 0, 4], [5, 1, 2]], 0 at 250, 2 at 250";
-/// The third waits until a place was held for four seconds, and then each waits for 2.2.
+/// The third waits until a share was held for four seconds, and then each waits for 2.2.
 const TURNS: &str =
     "[[24, 1, 2], [24, 1, 2], [0, 0, 2]], 0 at 250, 1 at 250, 2 at 4250, 1 at 6500, 0 at 8750";
 /// Two units are held back for it.
@@ -258,21 +263,3 @@ const NEW: &str = "[[48, 11, 50], [2, 0, 1]], 0 at 250, 1 at 8750";
 /// One socket is left after the first has died.
 const WITHHELD: &str =
     "[[20, 5, 57], [28, 0, 0], [2, 1, 1]], 0 at 250, 1 at 250, 2 at 11750, 1 at 15750, 2 at 19750";
-
-/// A store of another program, or a broken one, may reply anything.
-#[test]
-fn reply_with_arbitrary_numbers_causes_no_panic() {
-    let mut rng = fastrand::Rng::with_seed(1);
-    let mut read = 0;
-    for _ in 0..100_000 {
-        let large = [0, 1, u64::from(u32::MAX), u64::from(u32::MAX) + 1, u64::MAX];
-        let mut number = || match rng.usize(..20) {
-            0 => large[rng.usize(..large.len())],
-            _ => rng.u64(..=u64::from(u32::MAX)),
-        };
-        let mut values: Vec<_> = (0..15).map(|_| number()).collect();
-        values.truncate(if rng.bool() { 15 } else { rng.usize(..15) });
-        read += usize::from(reply(&values).is_some());
-    }
-    assert!(read > 1_000, "{read}");
-}

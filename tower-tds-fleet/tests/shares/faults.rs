@@ -43,6 +43,7 @@ async fn through_one(rule: Rule, lasts: u64, fault: impl AsyncFnOnce(&mut RedisS
     through(client, rule, lasts, async || fault(&mut store).await).await;
 }
 
+/// The new server has neither the hash nor the script.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_and_restarted_store_causes_no_refusal() {
     let rule = Rule::SlidingCounter;
@@ -62,18 +63,6 @@ async fn store_hang_of_nine_seconds_causes_no_refusal() {
         store.go_on();
     })
     .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn flushed_store_causes_no_refusal() {
-    let flush = async |store: &mut RedisServer| run(store, "FLUSHALL", &[]);
-    through_one(Rule::SlidingCounter, 12, flush).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn flushed_scripts_cause_no_refusal() {
-    let flush = async |store: &mut RedisServer| run(store, "SCRIPT", &["FLUSH"]);
-    through_one(Rule::SlidingCounter, 5, flush).await;
 }
 
 /// Exchanges the addresses of the two servers.

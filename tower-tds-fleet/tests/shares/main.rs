@@ -13,7 +13,6 @@ mod faults;
 mod fleets;
 mod operators;
 mod process;
-mod rate;
 #[path = "../support/redis_server.rs"]
 mod redis_server;
 mod tls;

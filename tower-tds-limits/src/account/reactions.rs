@@ -18,18 +18,12 @@ use crate::{
     rule::{Pace, TICK},
 };
 
-/// Whether the service answered the request within its limits. After a gateway's 504 that is unknown, because the service
-/// behind it may begin the request within the next second.
+/// Whether the service accepted a request that it has answered, within its limits.
 #[inline]
 pub(crate) const fn is_within(outcome: Outcome) -> bool {
     !matches!(
         outcome,
-        Outcome::RateExceeded
-            | Outcome::ConnectionsExceeded
-            | Outcome::QuotaExceeded(_)
-            | Outcome::GatewayTimedOut
-            | Outcome::Unsent
-            | Outcome::Lost
+        Outcome::RateExceeded | Outcome::ConnectionsExceeded | Outcome::QuotaExceeded(_)
     )
 }
 
@@ -101,7 +95,7 @@ impl Reactions {
         let left = Quota::new(left, quota.per()).unwrap_or(quota);
         let pace = Pace {
             gap: nanos(left.spacing()) + TICK,
-            at_once: (whole.get() / 10).max(LEAST),
+            places: (whole.get() / 10).max(LEAST),
         };
         (left, Some(pace))
     }

@@ -88,6 +88,46 @@ fn a_lower_rate_keeps_counting_requests_in_flight() {
     assert!(account.opens(Priority::Normal, later).0 > Some(later));
 }
 
+/// Of two quotas, that of a minute would leave one request in 1.5 s.
+#[test]
+fn the_quota_with_the_shortest_interval_is_spaced_after_a_423() {
+    let start = Instant::now();
+    let minute = Quota::new(count(40), Duration::from_secs(60)).expect("a minute");
+    let mut account = Account::new(&Limits::default().also(minute));
+    let grant = granted(&mut account, start);
+    account.prove_by_head(start, grant, Outcome::RateExceeded, true);
+    let later = start + ms(2_000);
+    granted(&mut account, later);
+    assert!(account.is_open(Priority::Normal, later + ms(25)));
+}
+
+/// A cut call shows the time that it had, and a refusal or a token request none.
+#[test]
+fn usual_times_are_learned_from_answers_to_data_requests() {
+    let start = Instant::now();
+    let usual = |priority, outcome: Option<Outcome>| {
+        let mut account = Account::new(&Limits::default());
+        let whole = Duration::from_secs(60);
+        let deadline = CallDeadline {
+            at: start + whole,
+            whole,
+            has_body: false,
+        };
+        account.opens(priority, start);
+        let grant = account.admit(priority, Some(&deadline));
+        match outcome {
+            Some(outcome) => drop(account.prove_by_head(start + ms(80), grant, outcome, true)),
+            None => account.learn(deadline.at, grant, u64::MAX, false),
+        }
+        account.usual(&deadline).as_secs_f64()
+    };
+    let data = |outcome| usual(Priority::Normal, outcome);
+    assert!((60.0..75.0).contains(&data(None)));
+    assert!((0.08..0.1).contains(&data(Some(Outcome::Accepted))));
+    assert_eq!(data(Some(Outcome::RateExceeded)), 0.002);
+    assert_eq!(usual(Priority::High, Some(Outcome::Accepted)), 0.002);
+}
+
 #[test]
 fn response_with_an_older_time_counts_at_the_newest_time() {
     let start = Instant::now();

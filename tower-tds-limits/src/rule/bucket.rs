@@ -27,10 +27,10 @@ pub(crate) struct Bucket {
     interval: u64,
     burst: Burst,
     /// Its requests, without probes.
-    at_once: u64,
+    beside: u64,
     /// Burst of a bucket that holds the whole quota.
     most: u64,
-    /// Number of requests at once that the share or the pace allows, if there is one.
+    /// Places that the share or the pace allows, if there is one.
     places: u64,
     /// Least time between two grants, under a pace.
     gap: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Pace {
     /// Least time between two grants.
     pub(crate) gap: u64,
     /// Requests without evidence that they were counted.
-    pub(crate) at_once: u32,
+    pub(crate) places: u32,
 }
 
 // === impl Bucket ===
@@ -61,7 +61,7 @@ impl Bucket {
         Self {
             interval: nanos(quota.spacing()),
             burst,
-            at_once: burst.beside(quota).into(),
+            beside: burst.beside(quota).into(),
             most: u64::from(quota.requests().get()) - 1,
             places: u64::MAX,
             gap: 0,
@@ -94,9 +94,9 @@ impl Bucket {
         self.empty_at = now.plus(u64::try_from(drains).unwrap_or(u64::MAX));
         self.interval = interval;
         self.burst = burst;
-        self.at_once = burst.beside(quota).into();
+        self.beside = burst.beside(quota).into();
         self.most = u64::from(quota.requests().get()) - 1;
-        self.places = pace.map_or(places, |pace| places.min(pace.at_once.into()));
+        self.places = pace.map_or(places, |pace| places.min(pace.places.into()));
         self.gap = pace.map_or(0, |pace| pace.gap);
     }
 
@@ -111,7 +111,7 @@ impl Bucket {
             (probes, oldest.plus(age))
         });
         let most = self.most.min(self.places.saturating_sub(1));
-        let Some(room) = (self.at_once + probes).min(most).checked_sub(self.taken()) else {
+        let Some(room) = (self.beside + probes).min(most).checked_sub(self.taken()) else {
             return next;
         };
         let drained = |room| self.empty_at.minus(self.interval.saturating_mul(room));

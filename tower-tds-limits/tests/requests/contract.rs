@@ -78,10 +78,10 @@ async fn the_request_limit_keeps_the_contract() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn body_read_to_its_end_frees_the_place_once() {
+async fn body_read_to_its_end_frees_the_slot_once() {
     let limiter = limiter(50);
     let service = limited(&limiter, &Probe::new());
-    // Another call is in flight: if the place were freed twice, its place would be free.
+    // Another call is in flight: if the slot were freed twice, its slot would be free.
     let other = service.clone().oneshot(request()).await;
     let response = service.oneshot(request()).await.expect("an answer");
     assert_eq!(limiter.snapshot().in_flight, 2);
@@ -162,7 +162,7 @@ async fn calls_without_inner_readiness_keep_their_place() {
     let layer = RequestLimitLayer::new(limiter.clone());
     let mut full = ConcurrencyLimit::new(probe.clone(), 1);
     let ready = ServiceExt::<Request<_>>::ready(&mut full).await;
-    ready.expect("the only place");
+    ready.expect("the only slot");
     let waits = layer.layer(full.clone()).oneshot(request());
     let mut waits = task::spawn(waits);
     assert_pending!(waits.poll(), "the inner service is not ready");

@@ -81,23 +81,6 @@ async fn waiting_calls_are_rejected_when_a_long_pause_begins() {
     assert_eq!(limited.service.arrivals().len(), 1 + 10);
 }
 
-#[tokio::test(start_paused = true)]
-async fn queued_calls_are_not_sent_during_a_pause() {
-    let limited = Limited::before(Scripted::new(ms(100), |n| match n {
-        3 => Answer::status(429).retry_after(30),
-        _ => Answer::ok(),
-    }));
-    let begin = Instant::now();
-    limited.calls(300).await;
-    let arrivals = limited.service.arrivals();
-    let during = arrivals.iter().filter(|at| {
-        let since = **at - begin;
-        since > ms(105) && since < secs(30)
-    });
-    assert_eq!(during.count(), 0);
-    assert_eq!(arrivals.len(), 300);
-}
-
 /// Data, a client with another key, and tokens, on one limiter.
 #[tokio::test(start_paused = true)]
 async fn a_429_pauses_only_the_layer_that_got_it() {

@@ -38,6 +38,7 @@ pub(super) async fn cost(
     network: Network,
     fleet: Fleet,
     (callers, takes): (usize, u64),
+    rules: Rules,
 ) -> Option<Cost> {
     let (members, alone, busy) = match fleet {
         Fleet::None => (0, 1, 1),
@@ -45,7 +46,7 @@ pub(super) async fn cost(
         Fleet::Counter(all) => (0, all, all),
     };
     let is_naive = matches!(fleet, Fleet::Counter(_));
-    let world = World::start(members, 7, (network, ms(takes)), Rules::default()).await?;
+    let world = World::start(members, 7, (network, ms(takes)), rules).await?;
     (0..alone).for_each(|_| world.join_alone(is_naive));
     let busy = &world.members()[..busy];
     busy.iter().for_each(|one| one.call(callers));
@@ -76,12 +77,12 @@ pub(super) async fn cost(
 /// Members, callers of each, the least part of one process's rate, and the longest call in milliseconds.
 type Row = (usize, usize, f64, u64);
 
-async fn sharing_costs(takes: u64, rows: &[Row]) -> Option<()> {
-    let one = cost(Network::Quick, Fleet::None, (60, takes)).await?;
-    println!("{takes} ms: one process: {one:.2?}");
+async fn sharing_costs(rules: Rules, takes: u64, rows: &[Row]) -> Option<()> {
+    let one = cost(Network::Quick, Fleet::None, (60, takes), rules).await?;
+    println!("{rules:?}, {takes} ms: one process: {one:.2?}");
     for &(members, callers, least, longest) in rows {
         let fleet = Fleet::Of(members, members);
-        let it = cost(Network::Quick, fleet, (callers, takes)).await?;
+        let it = cost(Network::Quick, fleet, (callers, takes), rules).await?;
         let part = it.rate / one.rate;
         println!("{takes} ms, {members} members, {callers} callers: {part:.2}, {it:.2?}");
         let is_kept = part >= least && it.longest <= ms(longest);
@@ -94,11 +95,16 @@ async fn sharing_costs(takes: u64, rows: &[Row]) -> Option<()> {
 #[tokio::test(start_paused = true)]
 async fn sharing_costs_four_members_little_and_sixteen_half() {
     let rows = [(4, 15, 0.85, 4_000), (16, 4, 0.56, 9_000)];
-    or_skip!(sharing_costs(0, &rows).await);
-    let idle = cost(Network::Quick, Fleet::Of(16, 1), (60, 0))
-        .await
-        .unwrap();
-    let far = cost(Network::Far, Fleet::Of(4, 4), (15, 0)).await.unwrap();
+    or_skip!(sharing_costs(Rules::default(), 0, &rows).await);
+    // Answers that come together would leave .77.
+    let slow = [(4, 15, 0.85, 6_000)];
+    or_skip!(sharing_costs(Rules::default(), 900, &slow).await);
+    let by_window = [(16, 4, 0.95, 3_000)];
+    or_skip!(sharing_costs(Rules::window(), 0, &by_window).await);
+    let usual = Rules::default();
+    let idle = cost(Network::Quick, Fleet::Of(16, 1), (60, 0), usual).await;
+    let far = cost(Network::Far, Fleet::Of(4, 4), (15, 0), usual).await;
+    let (idle, far) = (idle.unwrap(), far.unwrap());
     assert!(idle.rate > 40.0 && far.rate > 36.0, "{idle:?}, {far:?}");
 }
 
@@ -110,7 +116,9 @@ async fn sharing_costs_what_the_table_says() {
         (1, 60, 0.9, 3_000),
         (4, 15, 0.85, 4_000),
         (8, 8, 0.7, 4_000),
-        (16, 2, 0.56, 5_500),
+        // Delays and the members' order are random. With this seed it is 5.3 s; with fifty others 4.6 to 6.8 s, the median
+        // 5.1 s, as before a change of the limits that had moved the seed's from 5.1 s.
+        (16, 2, 0.56, 5_400),
         (16, 4, 0.56, 9_000),
         (64, 1, 0.5, 30_000),
     ];
@@ -120,8 +128,14 @@ async fn sharing_costs_what_the_table_says() {
         (16, 4, 0.3, 20_000),
     ];
     for (takes, rows) in [(0, &quick[..]), (900, &slow)] {
-        let _skipped = sharing_costs(takes, rows).await;
-        let it = cost(Network::Quick, Fleet::Counter(16), (4, takes)).await;
+        let _skipped = sharing_costs(Rules::default(), takes, rows).await;
+        let it = cost(
+            Network::Quick,
+            Fleet::Counter(16),
+            (4, takes),
+            Rules::default(),
+        )
+        .await;
         println!("{takes} ms, 16 with a counter: {it:.2?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Sealed entries that open, and others that do not.
+//! The format of a sealed entry. What does not open is shown by `tests/shares/token/entry.rs`.
 
 use super::Seal;
 
@@ -6,26 +6,6 @@ const SECRET: &str = "canary-secret";
 
 fn seal() -> Seal {
     Seal::new(SECRET).unwrap()
-}
-
-#[test]
-fn modified_sealed_value_does_not_open() {
-    let value = seal().close("key", b"token").unwrap();
-    for at in 0..value.len() {
-        for bit in 0..8 {
-            let mut changed = value.clone();
-            changed[at] ^= 1 << bit;
-            assert!(seal().open("key", &changed).is_none(), "{at} {bit}");
-        }
-        assert!(seal().open("key", &value[..at]).is_none(), "{at}");
-    }
-    let longer = [value.as_slice(), &[0]].concat();
-    assert_ne!(
-        value,
-        seal().close("key", b"token").unwrap(),
-        "its nonce is new"
-    );
-    assert!(seal().open("key", &longer).is_none());
 }
 
 /// A value that every release must open: it changes with the version alone. It was computed
@@ -39,4 +19,6 @@ fn sealed_value_of_version_one_opens() {
     let byte = |two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap();
     let value: Vec<u8> = digits.map(byte).collect();
     assert_eq!(seal().open("key", &value).unwrap().as_slice(), b"token");
+    let [one, two] = [(); 2].map(|()| seal().close("key", b"token").unwrap());
+    assert_ne!(one, two, "its nonce is new");
 }

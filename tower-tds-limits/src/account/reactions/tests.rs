@@ -48,7 +48,7 @@ fn a_423_begins_a_silence_and_each_volley_lowers_the_rate_once_down_to_a_sixth()
         let silence = at(10 * second + 6).plus(SILENCE);
         assert_eq!(reactions.silent_until, silence);
         let (quota, pace) = reactions.lowered(fifty());
-        assert_eq!(pace.map(|pace| pace.at_once), Some(5));
+        assert_eq!(pace.map(|pace| pace.places), Some(5));
         left.push(quota.requests().get());
     }
     assert_eq!(left, [50, 40, 32, 25, 20, 16, 12, 9, 8, 8, 8, 8]);

@@ -21,18 +21,13 @@ impl error::Error for Nested {
     }
 }
 
-/// A limit around another one, which did not let the request through.
+/// A limit around another one: a request that was sent may be counted, so its permit is not free.
 #[test]
-fn rejection_by_an_inner_limit_is_unsent() {
-    let error = Error::new(Decision::TimedOut, WaitCause::Connection, None);
-    assert_eq!(read(&error), Outcome::Unsent);
-}
-
-/// The request may be counted, so its permit is not free.
-#[test]
-fn timeout_of_an_inner_limit_after_the_request_was_sent_is_lost() {
-    let error = Error::new(Decision::Deadline, WaitCause::Response, None);
-    assert_eq!(read(&error), Outcome::Lost);
+fn error_of_an_inner_limit_is_unsent_unless_it_is_about_the_response() {
+    let of = |decision, cause| read(&Error::new(decision, cause, None));
+    let unsent = of(Decision::TimedOut, WaitCause::Connection);
+    assert_eq!(unsent, Outcome::Unsent);
+    assert_eq!(of(Decision::Deadline, WaitCause::Response), Outcome::Lost);
 }
 
 /// A layer below that makes errors of responses needs no line of the user.

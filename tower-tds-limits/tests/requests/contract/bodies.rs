@@ -75,7 +75,7 @@ async fn held_after_the_error(limits: Limits) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_body_frees_the_place_at_once() {
+async fn broken_body_frees_the_slot_at_once() {
     let held = held_after_the_error(per_second(1)).await;
     assert_eq!(held, Duration::ZERO);
 }
