@@ -7,7 +7,7 @@ use std::{
     num::NonZeroU32,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::Poll,
+    task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
@@ -222,6 +222,49 @@ async fn beside(disturb: impl AsyncFnOnce(&Limited)) -> Vec<usize> {
     disturb(&limited).await;
     sleep((begin + secs(16)).saturating_duration_since(Instant::now())).await;
     limited.service.by_second(begin, 16)
+}
+
+/// Calls that are kept for twelve seconds cost the others nothing, then or after.
+fn assert_full_rate(seconds: &[usize]) {
+    assert!(seconds.iter().all(|n| *n >= 40), "{seconds:?}");
+}
+
+fn poll_once<F: Future>(future: F) -> Pin<Box<F>> {
+    let mut future = Box::pin(future);
+    let polled = future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+    future
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousand_futures_polled_once_do_not_block_others() {
+    let seconds = beside(async |limited| {
+        let kept: Vec<_> = (0..1_000)
+            .map(|_| poll_once(limited.caller().oneshot(request())))
+            .collect();
+        sleep(secs(12)).await;
+        drop(kept);
+    })
+    .await;
+    assert_full_rate(&seconds);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_dropped_by_a_select_do_not_block_others() {
+    let seconds = beside(async |limited| {
+        let end = Instant::now() + secs(12);
+        while Instant::now() < end {
+            let mut calls: Vec<_> = (0..5)
+                .map(|_| Box::pin(limited.caller().oneshot(request())))
+                .collect();
+            let raced = futures_util::future::select_all(calls.iter_mut());
+            drop(timeout(ms(3), raced).await);
+        }
+    })
+    .await;
+    assert_full_rate(&seconds);
 }
 
 #[tokio::test(start_paused = true)]
