@@ -346,6 +346,12 @@ impl Error {
         self.facts().cause.waited_for.as_deref()
     }
 
+    /// Returns the number of body bytes received from a success that ended early.
+    #[must_use]
+    pub fn received(&self) -> Option<u64> {
+        Some(self.facts().received?.0)
+    }
+
     /// Returns the retry rule: the kind's own, unless a layer or the service expects a resend to help.
     pub(crate) fn advice(&self) -> Advice {
         let own = self.kind().row().advice;

@@ -387,7 +387,10 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
 #[inline]
 fn list(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
     let copied = |(name, value): (&HeaderName, &HeaderValue)| (name.clone(), value.clone());
-    headers.iter().map(copied).collect()
+    // Collected, two headers would take the room of four in each call that waits.
+    let mut list = Vec::with_capacity(headers.len());
+    list.extend(headers.iter().map(copied));
+    list
 }
 
 /// Waits for `inner` until the deadline, and then polls it once more: a layer below that reads the

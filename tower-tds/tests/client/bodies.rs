@@ -44,6 +44,7 @@ async fn truncated_body_error_has_received_and_announced_lengths() {
         let head = raw.client().get("/close").await.expect("a head");
         let error = head.bytes().await.expect_err("it breaks off");
         assert_named(&error, Kind::Truncated);
+        assert_eq!(error.received(), Some(4));
         assert!(error.to_string().contains(came), "{error}");
         assert!(error.is_retryable(), "by its caller, who has the part");
         assert_eq!(raw.seen(), ["POST", "t1"], "by nobody else");
