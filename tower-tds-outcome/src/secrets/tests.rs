@@ -207,8 +207,10 @@ fn the_password_of_a_basic_header_is_known() {
     secrets.add("authorization", &header);
     secrets.add(
         "authorization",
-        HeaderValue::from_static("Bearer an-opaque-one"),
+        HeaderValue::from_static("Bearer  an-opaque-one"),
     );
+    // What has no credential is no secret.
+    secrets.add("authorization", "Bearer ");
     for text in [
         &*header,
         "correct+horse!",
@@ -217,7 +219,17 @@ fn the_password_of_a_basic_header_is_known() {
     ] {
         assert!(secrets.redact(text).ends_with(REDACTED), "{text}");
     }
-    assert_eq!(secrets.redact("my-client"), "my-client");
+    assert_eq!(secrets.redact("a Bearer my-client"), "a Bearer my-client");
+}
+
+/// Of a value that is no header, no word is a scheme.
+#[test]
+fn a_value_that_begins_like_a_header_is_kept_whole() {
+    for value in ["basic cat", "Bearer of bad news"] {
+        for form in [value.to_owned(), BASE64_STANDARD.encode(value)] {
+            assert_eq!(with(value).redact(&form), REDACTED);
+        }
+    }
 }
 
 #[test]
