@@ -1,4 +1,3 @@
-use http::HeaderValue;
 use proptest::prelude::*;
 
 use super::*;
@@ -86,7 +85,8 @@ fn forms(value: &str) -> Vec<String> {
 #[test]
 fn a_known_value_is_replaced_in_every_form() {
     for value in [
-        "correct horse",
+        // No scheme: a value that is no header.
+        "basic cat",
         "correct\"horse",
         "back\\slash",
         "größe+ähre",
@@ -204,13 +204,10 @@ fn the_password_of_a_basic_header_is_known() {
         "Basic {}",
         BASE64_STANDARD.encode("my-client:correct+horse%21")
     );
-    secrets.add("authorization", &header);
-    secrets.add(
-        "authorization",
-        HeaderValue::from_static("Bearer  an-opaque-one"),
-    );
-    // What has no credential is no secret.
-    secrets.add("authorization", "Bearer ");
+    // A scheme without a credential is no secret.
+    for header in [&*header, "Bearer  an-opaque-one", "Bearer "] {
+        secrets.add("authorization", header);
+    }
     for text in [
         &*header,
         "correct+horse!",
@@ -220,16 +217,6 @@ fn the_password_of_a_basic_header_is_known() {
         assert!(secrets.redact(text).ends_with(REDACTED), "{text}");
     }
     assert_eq!(secrets.redact("a Bearer my-client"), "a Bearer my-client");
-}
-
-/// Of a value that is no header, no word is a scheme.
-#[test]
-fn a_value_that_begins_like_a_header_is_kept_whole() {
-    for value in ["basic cat", "Bearer of bad news"] {
-        for form in [value.to_owned(), BASE64_STANDARD.encode(value)] {
-            assert_eq!(with(value).redact(&form), REDACTED);
-        }
-    }
 }
 
 #[test]
