@@ -303,9 +303,6 @@ impl RequestFacts {
             Redaction::Own(header) => {
                 let secrets = Secrets::default();
                 secrets.add("authorization", header);
-                // Whatever the scheme is.
-                let credential = header.as_bytes().splitn(2, |byte| *byte == b' ').skip(1);
-                credential.for_each(|it| drop(secrets.add("authorization", it)));
                 Some(secrets)
             }
         }

@@ -71,21 +71,22 @@ impl Secrets {
     /// A value of fewer than eight characters is replaced only as a whole word, and not in base64, because it may also
     /// be a part of ordinary words.
     ///
-    /// Of the value of an `Authorization` header, the credential after `Basic` or `Bearer` is added, and the password that
-    /// HTTP Basic encodes as well.
+    /// By the name `authorization` you add the value of that header: the credential after its scheme is added, and the
+    /// password that HTTP Basic encodes as well.
     pub fn add(&self, name: &'static str, value: impl AsRef<[u8]>) -> SecretGuard {
         let text = String::from_utf8_lossy(value.as_ref());
-        let value = text.trim();
-        let (scheme, credential) = value.split_once(' ').unwrap_or_default();
-        let is = |known: &str| scheme.eq_ignore_ascii_case(known);
-        if is("basic")
-            && let Ok(pair) = BASE64_STANDARD.decode(credential)
+        let text = text.trim_start();
+        let header = text.split_once(char::is_whitespace);
+        // Any other value may also begin with a word such as "basic".
+        let header = header.filter(|_| name == "authorization");
+        let (scheme, credential) = header.unwrap_or(("", text));
+        let value = credential.trim();
+        if scheme.eq_ignore_ascii_case("basic")
+            && let Ok(pair) = BASE64_STANDARD.decode(value)
             && let Some((_id, password)) = String::from_utf8_lossy(&pair).split_once(':')
         {
             self.add("password", password);
         }
-        let has_scheme = is("basic") || is("bearer");
-        let value = if has_scheme { credential } else { value };
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let values = Arc::make_mut(&mut values);
         // A value that is added again becomes the newest one. The newest are in front.
