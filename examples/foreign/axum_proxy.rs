@@ -45,8 +45,7 @@ async fn health(State(client): State<Client>) -> (StatusCode, String) {
 async fn main() -> Result<(), Box<dyn Error>> {
     let server = Server::start(Config::default()).await?;
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
-    let client = Client::builder(server.auth_url(), server.base_url(), credentials)
-        .build()?;
+    let client = Client::builder(server.auth_url(), server.base_url(), credentials).build()?;
     let routes = Router::new().route("/health", get(health)).fallback(proxy);
     // Port 0 picks a free port. Your program has a fixed one, and ends with
     // `axum::serve(..).await?`.

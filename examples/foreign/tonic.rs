@@ -33,8 +33,7 @@ async fn main() -> Result<(), BoxError> {
         .await?;
 
     let credentials = Credentials::new(server.client_id(), server.client_secret())?;
-    let tds = Client::builder(server.auth_url(), server.base_url(), credentials)
-        .build()?;
+    let tds = Client::builder(server.auth_url(), server.base_url(), credentials).build()?;
     let mut tcp = HttpConnector::new();
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(tds.limiter().limits().tcp_user_timeout()));

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use http::Request;
+use http::{Request, header::HOST};
 use pin_project_lite::pin_project;
 use tower::{BoxError, Layer, ServiceBuilder};
 use tower_oidc_cc::{BearerAuth, BearerAuthLayer, Origin, TokenSource};
@@ -85,7 +85,7 @@ use tower_tds_outcome::Cause;
 pub struct TdsLayer<P = CloneBody> {
     retry: RetryLayer<P>,
     tokens: TokenSource,
-    origins: Vec<Origin>,
+    origins: Arc<[Origin]>,
     limit: RequestLimitLayer,
     classify: ClassifyLayer,
 }
@@ -96,8 +96,8 @@ pub struct TdsLayer<P = CloneBody> {
 pub struct Named<S> {
     inner: S,
     tokens: TokenSource,
-    /// Origin of requests that have only a path.
-    origin: Option<Arc<Origin>>,
+    /// If it is one, the origin of requests that have only a path.
+    origins: Arc<[Origin]>,
 }
 
 pin_project! {
@@ -170,17 +170,13 @@ impl<S: Clone, P: Clone> Layer<S> for TdsLayer<P> {
     type Service = Retry<Named<RequestLimit<BearerAuth<Classify<S>>>>, P>;
 
     fn layer(&self, client: S) -> Self::Service {
-        let only = match &*self.origins {
-            [only] => Some(Arc::new(only.clone())),
-            _ => None,
-        };
         let bearer = BearerAuthLayer::new(self.tokens.clone(), self.origins.iter().cloned());
         ServiceBuilder::new()
             .layer(self.retry.clone().deadline_kept_below())
             .layer_fn(|inner| Named {
                 inner,
                 tokens: self.tokens.clone(),
-                origin: only.clone(),
+                origins: Arc::clone(&self.origins),
             })
             .layer(self.limit.clone())
             .layer(bearer)
@@ -208,9 +204,15 @@ where
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         if request.uri().authority().is_none()
-            && let Some(origin) = &self.origin
+            && let [origin] = &*self.origins
         {
             *request.uri_mut() = origin.absolute(request.uri());
+            // A bare connection does not add this header, which each request needs (RFC 9112,
+            // section 3.2).
+            let host = request.uri().authority().map(|it| it.as_str().parse());
+            if let Some(Ok(host)) = host {
+                request.headers_mut().entry(HOST).or_insert(host);
+            }
         }
         NamedFuture {
             inner: self.inner.call(request),
