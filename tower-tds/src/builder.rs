@@ -327,7 +327,8 @@ impl Builder {
     /// defines for this, `Content-Encoding: br,gzip`. Turn it on for historical data, where it
     /// saves much time. Ranges are requested without compression (RFC 9110, section 14.2). If you
     /// set one of the two headers, you get what it names: br and gzip decoded, any other coding
-    /// unchanged. Otherwise a body in another coding is an error.
+    /// unchanged. Otherwise a body in another coding or in several ones is an error, and so are bytes
+    /// behind its end, zeros too.
     ///
     /// Each body in flight needs memory for its decoder: about 50 kB for gzip. For br it is 4 MB
     /// for a large file, and up to 16 MB (RFC 7932, section 9.1).
