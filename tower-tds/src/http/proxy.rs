@@ -209,6 +209,3 @@ const ALLOW: &str = "have the proxy allow this host, or exempt it in NO_PROXY";
 const LATER: &str = "check that the proxy reaches this host, then retry";
 
 const UNUSABLE: &str = "write it as http://host:port; TLS goes through its tunnel";
-
-#[cfg(test)]
-mod tests;

@@ -46,7 +46,7 @@ async fn targets_by_path_url_or_request_reach_the_service() {
     let called = below.get(format!("/live/bus{query}")).await;
     called.expect("data");
     // `http` lets characters beyond ASCII through.
-    let odd = client.get(format!("{PATH}?ü")).query("$top", "ß & 5");
+    let odd = client.get(format!("{PATH}?ü")).query("$top", "ß & '5'");
     odd.await.expect("data");
     let arrivals = server.ledger().arrivals();
     let targets: Vec<_> = arrivals.iter().map(|arrival| &*arrival.target).collect();
@@ -59,7 +59,7 @@ async fn targets_by_path_url_or_request_reach_the_service() {
             PATH,
             "/v1/live/bus?b",
             &last,
-            "/v1/live/bus?%C3%BC&$top=%C3%9F%20%26%205"
+            "/v1/live/bus?%C3%BC&$top=%C3%9F%20%26%20'5'"
         ]
     );
 }
@@ -144,19 +144,10 @@ fn tls(roots: RootCertStore) -> ClientConfig {
 #[tokio::test]
 async fn certificates_are_checked_by_the_roots_that_were_given() {
     let (server, authority) = secure().await;
-    let none = builder(&server).built().get(PATH).await;
-    let error = none
-        .map(drop)
-        .expect_err("the platform's roots don't know it");
-    assert_eq!((error.kind(), error.attempts()), (Kind::Tls, 1));
-    assert!(
-        error.to_string().contains("Builder::root_certificate"),
-        "{error}"
-    );
     let own = |roots| builder(&server).tls(tls(roots)).built().get(PATH);
     let error = own(RootCertStore::empty()).await.map(drop);
     let error = error.expect_err("it believes nobody");
-    assert_eq!(error.kind(), Kind::Tls, "{error}");
+    assert_eq!((error.kind(), error.attempts()), (Kind::Tls, 1));
     assert_eq!(server.ledger().summary().token_posts, 0);
     let mut roots = RootCertStore::empty();
     for root in CertificateDer::pem_slice_iter(&authority) {
@@ -175,13 +166,11 @@ fn build_refuses_invalid_ignored_or_insecure_settings() {
     let plain = || at("http://data.example.org");
     let mut alpn = tls(RootCertStore::empty());
     alpn.alpn_protocols = vec![b"h2".to_vec()];
-    let cases: [(Builder, &str); 18] = [
+    let cases: [(Builder, &str); 16] = [
         (roots(b"no PEM"), "root certificate"),
         (own().root_certificate(b"any"), "root_certificate"),
         (own().proxy("not an address"), "proxy"),
-        (own().proxy("socks5://127.0.0.1:1080"), "proxy"),
         (own().proxy("https://127.0.0.1:1080"), "proxy"),
-        (own().proxy("http://a b"), "proxy"),
         (own().proxy("http://ann:s3cr3t@[::1]:x"), "proxy"),
         (own().proxy("http://ann:p^ss@proxy:3128"), "proxy"),
         (https(secret()).tls(alpn), "ALPN"),

@@ -1,10 +1,6 @@
 //! Bodies that end early, stall or trickle end within the bounds of the client, under paused time.
 
-use std::{
-    future::{pending, ready},
-    io,
-    time::Duration,
-};
+use std::{future::ready, io, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
@@ -15,15 +11,10 @@ use tokio::time::{Instant, pause, resume, sleep, timeout};
 use tower::service_fn;
 use tower_tds::{Client, Kind, RequestBody, layers::errors::GiveUp};
 
-use crate::client::world::{Built as _, PATH, builder, config, faults, start};
+use crate::client::world::{Built as _, PATH, builder, faults, faulty};
 
-/// One step of a body.
-#[derive(Clone, Copy)]
-enum Step {
-    Data(&'static str),
-    Wait(Duration),
-    Hangs,
-}
+/// A wait in seconds, and the piece of a body after it.
+type Step = (u64, &'static str);
 
 /// A client whose responses have a body of these steps, over and over if it is endless.
 fn client(steps: &'static [Step], is_endless: bool) -> Client {
@@ -32,26 +23,21 @@ fn client(steps: &'static [Step], is_endless: bool) -> Client {
         assert_eq!(request.uri(), "https://localhost/v1/live/bus");
         let rounds = if is_endless { usize::MAX } else { 1 };
         let steps = (0..rounds).flat_map(move |_| steps).copied();
-        let frames = stream::iter(steps).filter_map(|step| async move {
-            match step {
-                Step::Data(data) => Some(Ok::<_, io::Error>(Frame::data(Bytes::from(data)))),
-                Step::Wait(wait) => {
-                    sleep(wait).await;
-                    None
-                }
-                Step::Hangs => pending().await,
+        let frames = stream::iter(steps).then(|(wait, piece)| async move {
+            if wait > 0 {
+                sleep(seconds(wait)).await;
             }
+            Ok::<_, io::Error>(Frame::data(Bytes::from(piece)))
         });
         let body = StreamBody::new(Box::pin(frames));
         ready(Ok::<_, io::Error>(Response::new(body)))
     }))
 }
 
-const STALLS: &[Step] = &[Step::Data("one"), Step::Hangs];
-const FLOWS: &[Step] = &[Step::Data("x")];
-const PAUSES: &[Step] = &[Step::Data("bus"), Step::Wait(seconds(20)), Step::Data(".")];
-const SLEEPS: &[Step] = &[Step::Data("one"), Step::Wait(seconds(1_000))];
-const TWICE: &[Step] = &[Step::Data("bus"), Step::Data(".")];
+const FLOWS: &[Step] = &[(0, "x")];
+const PAUSES: &[Step] = &[(0, "bus"), (20, ".")];
+const SLEEPS: &[Step] = &[(0, "one"), (1_000, "two")];
+const TWICE: &[Step] = &[(0, "bus"), (0, ".")];
 
 const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -70,21 +56,19 @@ async fn body_without_pauses_ends_at_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn read_timeout_starts_when_the_reader_waits() {
-    for steps in [STALLS, SLEEPS] {
-        let client = client(steps, false);
-        let response = client.get(PATH).await.expect("a head");
-        let mut body = response.into_http().into_body();
-        assert!(body.frame().await.is_some());
-        // A slow reader causes no read timeout.
-        sleep(seconds(600)).await;
-        let start = Instant::now();
-        let error = body.frame().await.expect("an end").expect_err("of silence");
-        assert_eq!(start.elapsed(), seconds(30));
-        assert_eq!(error.kind(), Kind::Truncated);
-        assert!(error.to_string().contains(" after 3 "), "{error}");
-        assert!(error.is_timeout() && error.is_retryable());
-        assert!(body.is_end_stream() && body.frame().await.is_none());
-    }
+    let client = client(SLEEPS, false);
+    let response = client.get(PATH).await.expect("a head");
+    let mut body = response.into_http().into_body();
+    assert!(body.frame().await.is_some());
+    // A slow reader causes no read timeout.
+    sleep(seconds(600)).await;
+    let start = Instant::now();
+    let error = body.frame().await.expect("an end").expect_err("of silence");
+    assert_eq!(start.elapsed(), seconds(30));
+    assert_eq!(error.kind(), Kind::Truncated);
+    assert!(error.to_string().contains(" after 3 "), "{error}");
+    assert!(error.is_timeout() && error.is_retryable());
+    assert!(body.is_end_stream() && body.frame().await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,10 +124,7 @@ async fn default_body_is_complete_and_holds_nothing() {
 
 #[tokio::test]
 async fn stalled_or_dripping_body_over_a_socket_ends_within_its_bounds_coded_or_plain() {
-    let server = start(config(|config| {
-        config.faults = faults(&["data=stall:600s"])
-    }))
-    .await;
+    let (server, _) = faulty(&["data=stall:600s"]).await;
     let own = || builder(&server);
     let drips = "/v1/history/day?bytes=4000000&rate=1000";
     let rest = Some("the rest of the body");

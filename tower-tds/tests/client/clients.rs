@@ -21,12 +21,12 @@ use crate::client::world::{Built as _, PATH, builder, count, served, start};
 
 type Http = legacy::Client<<ConnectionLimitLayer as Layer<HttpConnector>>::Service, Full<Bytes>>;
 
-/// hyper-util's client within the connections of another one.
-fn http(client: &Client, build: impl FnOnce(&mut legacy::Builder)) -> Http {
+/// hyper-util's client within the connections of another one, without idle ones.
+fn http(client: &Client) -> Http {
     let sockets = ConnectionLimitLayer::new(client.limiter().clone()).layer(HttpConnector::new());
-    let mut http = legacy::Client::builder(TokioExecutor::new());
-    build(&mut http);
-    http.build(sockets)
+    legacy::Client::builder(TokioExecutor::new())
+        .pool_max_idle_per_host(0)
+        .build(sockets)
 }
 
 fn request(target: String) -> Request<Full<Bytes>> {
@@ -38,7 +38,7 @@ fn request(target: String) -> Request<Full<Bytes>> {
 #[tokio::test]
 async fn request_with_only_a_path_goes_to_the_one_origin() {
     let (server, client) = served().await;
-    let http = http(&client, |_| {});
+    let http = http(&client);
     let service = client.layer().layer(http.clone());
     for target in [PATH, "/v1/live/bus?$top=1"] {
         let answer = service.clone().oneshot(request(target.to_owned())).await;
@@ -59,9 +59,7 @@ async fn refused_call_releases_its_socket_for_the_token_request() {
     let server = start(Config::default()).await;
     let limits = Limits::default().connections(count(1)).in_flight(count(1));
     let client = builder(&server).limits(limits).built();
-    let service = client.layer().layer(http(&client, |http| {
-        http.pool_max_idle_per_host(0);
-    }));
+    let service = client.layer().layer(http(&client));
     let call = || {
         let mut request = request(PATH.to_owned());
         // Each closed socket keeps the only permit for a second.

@@ -96,19 +96,12 @@ impl Crates {
     fn compile(&self, program: &str) -> Result<(), String> {
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stack.rmeta");
         let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-        rustc.args([
-            "-",
-            "--edition=2024",
-            "--crate-type=lib",
-            "--crate-name=stack",
-        ]);
-        rustc
-            .args(["--emit=metadata", "--cap-lints=allow", "-o"])
-            .arg(out);
+        let asks = "- --edition=2024 --crate-type=lib --crate-name=stack --emit=metadata";
+        rustc.args(asks.split(' '));
+        rustc.arg("--cap-lints=allow").arg("-o").arg(out);
         for (name, file) in &self.found {
-            rustc
-                .arg("--extern")
-                .arg(format!("{name}={}", file.display()));
+            let file = file.display();
+            rustc.args(["--extern", &format!("{name}={file}")]);
         }
         rustc.arg(format!("-Ldependency={}", self.built.display()));
         rustc.stdin(Stdio::piped()).stderr(Stdio::piped());

@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, pause, resume, sleep},
 };
 use tower_tds::{
-    Builder, Client, Error, Kind, Limits,
+    Client, Error, Kind, Limits,
     layers::errors::{RetryLayer, Sent},
 };
 
@@ -17,10 +17,6 @@ use crate::client::{
     raw::{Act, Raw, answer, say},
     world::{Built as _, count},
 };
-
-fn once(builder: Builder) -> Client {
-    builder.retry(RetryLayer::new().attempts(count(1))).built()
-}
 
 async fn call(client: &Client, method: &Method) -> Result<(), Error> {
     let request = Request::builder().method(method).uri("/").body(());
@@ -93,11 +89,12 @@ async fn calls_whose_server_ends_the_connection_count_for_half_a_second_if_it_is
     for (resets, is_direct) in [(true, true), (false, true), (true, false)] {
         let end = move || if resets { Act::Reset } else { Act::Cut };
         let raw = Raw::start(move |_| vec![end()]).await;
-        let mut builder = raw.builder();
+        let once = RetryLayer::new().attempts(count(1));
+        let mut builder = raw.builder().retry(once);
         if !is_direct {
             builder = builder.connector(HttpConnector::new());
         }
-        let client = once(builder);
+        let client = builder.built();
         for _ in 0..5 {
             let error = client.get("/").await.map(drop).expect_err("no head");
             assert_eq!(error.sent(), Sent::Unknown, "{error}");

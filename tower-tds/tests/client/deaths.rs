@@ -30,11 +30,7 @@ async fn starts_and_deaths(times: u64) -> Vec<String> {
         errors.extend(calls(&client).await);
     }
     let posts = server.sim().ledger().summary().token_posts;
-    if posts != 2 * times {
-        errors.push(format!(
-            "{posts} token requests for {times} starts and deaths"
-        ));
-    }
+    assert_eq!(posts, 2 * times, "one for each start and each death");
     errors
 }
 

@@ -1,11 +1,7 @@
 //! A hostile server. Each call ends with a typed error, at its deadline at the latest, and uses
 //! little memory.
 
-use std::{
-    io::Write as _,
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{io::Write as _, sync::LazyLock, time::Duration};
 
 use flate2::{Compression, write::GzEncoder};
 use tower_tds::Kind;
@@ -15,50 +11,42 @@ use crate::client::{
     world::{Built as _, PATH},
 };
 
-/// What follows the beginning of an answer, over and over.
-#[derive(Clone, Copy)]
-enum Then {
-    /// Nothing.
-    Hangs,
-    /// A byte every 50 ms.
-    Drips,
-    Repeats(&'static [u8]),
-    Closes,
-}
-use Then::{Closes, Drips, Hangs, Repeats};
+/// A byte every 50 ms.
+const DRIPS: Act = Act::Repeat(b"x", Duration::from_millis(50));
 
-/// The attacks of the data endpoint, and their errors; the token endpoint of the same server is honest.
-fn attacks() -> Vec<(&'static str, Arc<[u8]>, Then, Kind)> {
-    let with = |head: &str| Arc::from(format!("HTTP/1.1 200 OK\r\n{head}").into_bytes());
-    let none = || Arc::from([]);
-    let kilobyte = Repeats(&[b'x'; 1_024]);
-    let hints = Repeats(b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n");
-    let headers = Repeats(b"x-header: value\r\n");
-    let extensions = Repeats(b";extension=value");
+/// The attacks of the data endpoint: how an answer begins, what follows, and the error. The token endpoint of the same server is
+/// honest.
+fn attacks() -> Vec<(&'static str, Vec<u8>, Act, Kind)> {
+    let with = |head: &str| format!("HTTP/1.1 200 OK\r\n{head}").into_bytes();
+    let repeats = |bytes| Act::Repeat(bytes, Duration::ZERO);
+    let kilobyte = || repeats(&[b'x'; 1_024]);
+    let headers = || repeats(b"x-header: value\r\n");
+    let hints = repeats(b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n");
+    let extensions = repeats(b";extension=value");
     let chunk = with("transfer-encoding: chunked\r\n\r\n1");
     let last = with("transfer-encoding: chunked\r\n\r\n0\r\n");
     let long = with("content-length: 1000000\r\n\r\n");
     let lengths = with("content-length: 1\r\ncontent-length: 2\r\n\r\n");
     let beyond_64_bits = with("content-length: 99999999999999999999\r\n\r\n");
-    let error = Arc::from(*b"HTTP/1.1 503 No\r\n\r\n");
-    let garbage = Arc::from(*b"\0\x01\x02 no HTTP\r\n\r\n");
+    let error = b"HTTP/1.1 503 No\r\n\r\n".to_vec();
+    let garbage = b"\0\x01\x02 no HTTP\r\n\r\n".to_vec();
     // A thousand times as large when it is decoded.
     let bomb = answer("503 No\r\ncontent-encoding: gzip", &*BOMB);
     vec![
-        ("silence", none(), Hangs, Kind::Timeout),
-        ("silence of TLS", none(), Hangs, Kind::Timeout),
-        ("slow head", with("x: "), Drips, Kind::Timeout),
-        ("headers", with(""), headers, Kind::Malformed),
-        ("long header", with("x: "), kilobyte, Kind::Malformed),
-        ("early hints", none(), hints, Kind::Timeout),
-        ("slow body", long, Drips, Kind::Timeout),
+        ("silence", vec![], Act::Hang, Kind::Timeout),
+        ("silence of TLS", vec![], Act::Hang, Kind::Timeout),
+        ("slow head", with("x: "), DRIPS, Kind::Timeout),
+        ("headers", with(""), headers(), Kind::Malformed),
+        ("long header", with("x: "), kilobyte(), Kind::Malformed),
+        ("early hints", vec![], hints, Kind::Timeout),
+        ("slow body", long, DRIPS, Kind::Timeout),
         ("chunk extensions", chunk, extensions, Kind::Truncated),
-        ("trailers", last, headers, Kind::Truncated),
-        ("endless error", error, kilobyte, Kind::Unavailable),
-        ("bomb", bomb.into(), Closes, Kind::Unavailable),
-        ("two lengths", lengths, Drips, Kind::Malformed),
-        ("huge length", beyond_64_bits, Drips, Kind::Malformed),
-        ("garbage", garbage, Drips, Kind::Malformed),
+        ("trailers", last, headers(), Kind::Truncated),
+        ("endless error", error, kilobyte(), Kind::Unavailable),
+        ("bomb", bomb, Act::Cut, Kind::Unavailable),
+        ("two lengths", lengths, DRIPS, Kind::Malformed),
+        ("huge length", beyond_64_bits, DRIPS, Kind::Malformed),
+        ("garbage", garbage, DRIPS, Kind::Malformed),
     ]
 }
 
@@ -72,18 +60,8 @@ static BOMB: LazyLock<Vec<u8>> = LazyLock::new(|| {
 });
 
 /// The kind of the call's error.
-async fn call(name: &str, begins: Arc<[u8]>, then: Then, expected: Kind) -> Kind {
-    let raw = Raw::start(move |_| {
-        let pause = Duration::from_millis(50);
-        let then = match then {
-            Hangs => Act::Hang,
-            Drips => Act::Repeat(b"x", pause),
-            Repeats(bytes) => Act::Repeat(bytes, Duration::ZERO),
-            Closes => Act::Cut,
-        };
-        vec![say(&*begins), then]
-    });
-    let raw = raw.await;
+async fn call(name: &str, begins: Vec<u8>, then: Act, expected: Kind) -> Kind {
+    let raw = Raw::start(move |_| vec![say(&*begins), then.clone()]).await;
     let client = match name {
         "silence of TLS" => raw.builder_of(&raw.url.replace("http:", "https:")).built(),
         "bomb" => raw.builder().compression().built(),

@@ -41,12 +41,8 @@ impl Log {
 
     /// What was logged, without the ends of spans.
     pub(crate) fn events(&self) -> String {
-        let is_event = |line: &&str| !line.ends_with(": close");
-        let text = self.text();
-        text.lines()
-            .filter(is_event)
-            .map(|line| format!("{line}\n"))
-            .collect()
+        let is_event = |line: &&str| !line.ends_with(": close\n");
+        self.text().split_inclusive('\n').filter(is_event).collect()
     }
 }
 

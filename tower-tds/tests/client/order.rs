@@ -36,7 +36,7 @@ fn limit() -> RequestLimitLayer {
 }
 
 /// A stack, as a call on a runtime of several threads.
-type Call = Box<dyn Fn(Request<Full<Bytes>>) -> JoinHandle<Result<StatusCode, Error>>>;
+type Call = Box<dyn Fn(Request<Full<Bytes>>) -> JoinHandle<Result<StatusCode, Error>> + Send>;
 
 /// The names of these layers, and a stack of them that spawns each call.
 macro_rules! order {
@@ -76,18 +76,8 @@ fn orders(sim: &Sim) -> [(&'static str, Call); 10] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_order_retries_and_keeps_what_the_service_said() {
-    let mut all = JoinSet::new();
-    for n in 0..10 {
-        all.spawn_blocking(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .enable_all()
-                .build();
-            runtime.expect("a runtime").block_on(one_order(n));
-        });
-    }
-    while let Some(order) = all.join_next().await {
-        order.expect("the order works");
-    }
+    let orders: JoinSet<_> = (0..10).map(one_order).collect();
+    orders.join_all().await;
 }
 
 /// Makes calls through one order: the token endpoint is down at first, and one call too many gets a 423.

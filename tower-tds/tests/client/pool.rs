@@ -33,14 +33,11 @@ type Delay = fn(usize) -> Duration;
 /// A data server behind pipes.
 struct Pipes {
     raw: Raw,
-    /// Connects that have begun and not ended.
-    connecting: Arc<AtomicUsize>,
+    /// Each connect that has begun and not ended holds it.
+    connecting: Arc<()>,
     /// Connections up to this number get no answer, and no end.
     silent: Arc<AtomicUsize>,
 }
-
-/// Counts one for as long as it is kept.
-struct Counted(Arc<AtomicUsize>);
 
 // === impl Pipes ===
 
@@ -68,12 +65,12 @@ impl Pipes {
     }
 
     fn builder(&self, connect: Duration) -> Builder {
-        let (raw, connecting) = (self.raw.clone(), Arc::clone(&self.connecting));
+        let (raw, connecting) = (self.raw.clone(), Arc::downgrade(&self.connecting));
         let pipes = connector(move |target: Uri| {
-            let (raw, connecting) = (raw.clone(), Arc::clone(&connecting));
+            let (raw, connecting) = (raw.clone(), connecting.clone());
             async move {
                 if target.host() == Some("data.example.org") {
-                    let _connecting = Counted::new(connecting);
+                    let _connecting = connecting.upgrade();
                     sleep(connect).await;
                 }
                 Ok(raw.pipe())
@@ -92,22 +89,7 @@ impl Pipes {
     }
 
     fn connecting(&self) -> usize {
-        self.connecting.load(SeqCst)
-    }
-}
-
-// === impl Counted ===
-
-impl Counted {
-    fn new(count: Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, SeqCst);
-        Self(count)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
+        Arc::strong_count(&self.connecting) - 1
     }
 }
 

@@ -27,6 +27,7 @@ use tower_tds::{Builder, Client};
 use crate::client::world::{self, AUTH, DATA, Pipe};
 
 /// What the server does with a request. Without an end, it reads the next one.
+#[derive(Clone)]
 pub(crate) enum Act {
     /// Writes, once the body of the request has come.
     Say(Vec<u8>),

@@ -18,8 +18,11 @@ use tower_tds::{
     layers::errors::{GiveUp, Sent},
 };
 
-use crate::client::world::{
-    Built as _, PATH, Pipe, at_once, connector, count, credentials, faults, https, pipe_to, read,
+use crate::client::{
+    raw::{Act, Raw},
+    world::{
+        Built as _, PATH, at_once, connector, count, credentials, faults, https, pipe_to, read,
+    },
 };
 
 /// Where a call hangs.
@@ -46,12 +49,7 @@ fn builder(sim: &Sim, no_socket: bool, is_cut: &Arc<AtomicBool>) -> Builder {
                 return pending().await;
             }
             if is_cut {
-                let (pipe, there) = Pipe::new();
-                tokio::spawn(async move {
-                    let _open = there;
-                    pending::<()>().await;
-                });
-                return Ok(pipe);
+                return Ok(Raw::of(|_| vec![Act::Hang]).pipe());
             }
             Ok(pipe_to(&sim))
         }

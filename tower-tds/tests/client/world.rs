@@ -37,10 +37,7 @@ use tower::{
 };
 use tower_tds::{
     Builder, Call, Client, Credentials, Error, Limiter, Limits, TdsLayer,
-    layers::{
-        errors::RetryLayer,
-        token::{Origin, TokenEndpoint, TokenSource},
-    },
+    layers::token::{Origin, TokenEndpoint, TokenSource},
 };
 
 pub(crate) const AUTH: &str = "https://auth.example.org";
@@ -181,8 +178,8 @@ pub(crate) fn origin() -> Origin {
 }
 
 /// The whole layer over the service without a socket.
-pub(crate) fn stack(sim: &Sim, retry: RetryLayer, limits: Limits) -> Stack {
-    let layer = TdsLayer::new(tokens(sim), [origin()], Limiter::new(limits)).retry(retry);
+pub(crate) fn stack(sim: &Sim, limits: Limits) -> Stack {
+    let layer = TdsLayer::new(tokens(sim), [origin()], Limiter::new(limits));
     let stack = ServiceBuilder::new()
         .map_response(|response: Response<_>| response.map(boxed))
         .layer(layer)

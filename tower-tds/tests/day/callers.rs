@@ -41,17 +41,11 @@ impl Callers {
         let mut tasks = JoinSet::new();
         for task in 0..TASKS {
             let rng = Rng::with_seed(seed * TASKS + task);
-            tasks.spawn(one(
-                rng,
-                end,
-                sim.clone(),
-                layer.clone(),
-                Latest::clone(&latest),
-            ));
+            let (sim, layer) = (sim.clone(), layer.clone());
+            tasks.spawn(one(rng, end, sim, layer, Latest::clone(&latest)));
         }
         let mut all = Self::default();
-        while let Some(one) = tasks.join_next().await {
-            let one = one.expect("no panic");
+        for one in tasks.join_all().await {
             all.latest = all.latest.max(one.latest);
             for (end, count) in one.ends {
                 *all.ends.entry(end).or_default() += count;
@@ -59,9 +53,7 @@ impl Callers {
         }
         all
     }
-}
 
-impl Callers {
     /// Returns the time for which unpolled calls held their permits, in permit-seconds.
     pub(crate) fn held(&self) -> u64 {
         let kept = self.ends.iter().filter(|((_, end), _)| end == "kept");

@@ -36,7 +36,7 @@ mod stranger;
 use self::{
     gateway::Kind,
     load::Load,
-    scenario::{STALLS, Scenario, Seen, Way},
+    scenario::{STALLS, Seen, Way},
     stranger::{Comes, Visit},
 };
 
@@ -46,13 +46,7 @@ use self::{
 async fn briefly(gateway: Kind, cells: impl IntoIterator<Item = (Load, Way)>) {
     let mut runs = JoinSet::new();
     for (load, way) in cells {
-        let scenario = Scenario {
-            gateway,
-            load,
-            way,
-            calls: load.calls() / 5,
-        };
-        runs.spawn(scenario.run());
+        runs.spawn(gateway.under(load, way, load.calls() / 5).run());
     }
     for seen in runs.join_all().await.into_iter().flatten() {
         seen.assert_nothing_refused();
@@ -70,13 +64,8 @@ async fn briefly(gateway: Kind, cells: impl IntoIterator<Item = (Load, Way)>) {
 /// each stall costs four; as in the worst of the networks, one in five seconds is allowed. Of 600
 /// calls at most 45 are refused.
 async fn slower_once_refused(way: Way, calls: u32) -> Option<Seen> {
-    let scenario = Scenario {
-        gateway: Kind::Nginx { burst: 0 },
-        load: Load::Small,
-        way,
-        calls,
-    };
-    let seen = scenario.run().await?;
+    let gateway = Kind::Nginx { burst: 0 };
+    let seen = gateway.under(Load::Small, way, calls).run().await?;
     assert!(seen.lost.is_empty(), "{seen}: {:?}", seen.lost);
     let stalls = f64::from(calls) / seen.log.rate() / 5.0;
     let most = 4.0f64.mul_add(stalls.ceil(), 15.0).min(45.0);
@@ -96,14 +85,9 @@ async fn the_whole_of_both_gateways_refuses_nothing_and_meets_the_bars() {
 async fn wholly(gateway: Kind) {
     let mut below = Vec::new();
     for load in [Load::Small, Load::Medium, Load::Long] {
-        for way in [Way::Calm, Way::Lognormal, STALLS] {
-            let scenario = Scenario {
-                gateway,
-                load,
-                way,
-                calls: load.calls(),
-            };
-            let seen = scenario.run().await.expect("the whole set needs both");
+        for way in ALL {
+            let seen = gateway.under(load, way, load.calls()).run().await;
+            let seen = seen.expect("the whole set needs both");
             seen.assert_nothing_refused();
             if seen.utilisation() < seen.bar() {
                 below.push(seen.to_string());
@@ -252,13 +236,9 @@ async fn gateways_refuse_calls_without_the_limits() {
         Kind::Haproxy,
     ];
     let runs = gateways.map(|gateway| {
-        let scenario = Scenario {
-            gateway,
-            load: Load::Long,
-            way: Way::Calm,
-            calls: 200,
-        };
-        scenario.run_with(load::bare)
+        gateway
+            .under(Load::Long, Way::Calm, 200)
+            .run_with(load::bare)
     });
     for seen in join_all(runs).await.into_iter().flatten() {
         assert!(seen.log.count(423) > 0, "{seen}");

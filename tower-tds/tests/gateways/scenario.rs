@@ -17,10 +17,10 @@ use crate::{
 /// One run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scenario {
-    pub(crate) gateway: Kind,
-    pub(crate) load: Load,
-    pub(crate) way: Way,
-    pub(crate) calls: u32,
+    gateway: Kind,
+    load: Load,
+    way: Way,
+    calls: u32,
 }
 
 /// The network between client and gateway, each way.
@@ -41,6 +41,20 @@ pub(crate) struct Seen {
     scenario: Scenario,
     pub(crate) log: Log,
     pub(crate) lost: Vec<String>,
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// So many calls of this load through it, by this way.
+    pub(crate) const fn under(self, load: Load, way: Way, calls: u32) -> Scenario {
+        Scenario {
+            gateway: self,
+            load,
+            way,
+            calls,
+        }
+    }
 }
 
 // === impl Scenario ===
