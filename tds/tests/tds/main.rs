@@ -361,8 +361,20 @@ fn events(lines: &str) -> Vec<Value> {
         .collect()
 }
 
+/// The standard error without the waits that a job tells, which on a busy machine any job may have.
 fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    told(output).1
+}
+
+/// The waits that a job told.
+fn waits(output: &Output) -> String {
+    told(output).0
+}
+
+fn told(output: &Output) -> (String, String) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let is_wait = |line: &&str| line.starts_with("tds: waiting for ");
+    text.split_inclusive('\n').partition(is_wait)
 }
 
 fn out(output: &Output) -> String {

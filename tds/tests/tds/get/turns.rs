@@ -8,7 +8,7 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use crate::{Bench, ended, err, out, output, says};
+use crate::{Bench, ended, err, out, output, says, waits};
 
 impl Bench {
     /// The file of the state whose name has this part.
@@ -176,12 +176,13 @@ async fn a_daily_quota_is_counted_across_the_runs_of_all_jobs_and_no_turn_takes_
     let mut told = String::new();
     for _ in 0..3 {
         let get = "get /v1/live/bus --rate 2/5s --deadline 1m";
-        told += &err(&bench.ends(0, get).await);
+        told += &waits(&bench.ends(0, get).await);
     }
     assert!(told.contains("waiting for its turn"), "{told}");
     // Because of them a job of many calls waits at its start.
     let run = bench
         .ends(0, "bulk --list list --out other --rate 9/3s")
         .await;
-    says(&run, "waiting for the limits");
+    let waits = waits(&run);
+    assert!(waits.contains("waiting for the limits"), "{waits}");
 }

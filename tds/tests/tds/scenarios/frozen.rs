@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use super::world;
-use crate::{at_once, ended, err, output};
+use crate::{at_once, ended, err, output, waits};
 
 #[tokio::test]
 async fn six_cases_of_a_frozen_service_end_at_the_deadline() {
@@ -29,14 +29,10 @@ async fn six_cases_of_a_frozen_service_end_at_the_deadline() {
         let run = output(get).await;
         ended(&run, 5);
         let (posts, asked) = bench.asked();
-        println!(
-            "frozen, {faults}{silent}: {asked} calls, {posts} token requests; {}",
-            err(&run).trim_end()
-        );
         assert!(run.stdout.is_empty(), "no data, and no part of it");
-        let lines = err(&run);
-        let waits = format!("tds: waiting for {awaited}");
-        assert!(lines.starts_with(&waits), "{lines}");
+        let (waits, lines) = (waits(&run), err(&run));
+        let first = format!("tds: waiting for {awaited}");
+        assert!(waits.starts_with(&first), "{waits}");
         let last = lines.lines().last().expect("a line");
         assert_eq!(last.contains("a token from"), awaited == TOKEN, "{lines}");
         assert_eq!(asked, calls, "{faults}{silent}");
