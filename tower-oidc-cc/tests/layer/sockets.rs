@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
+    sync::mpsc,
     task::JoinSet,
     time::sleep,
 };
@@ -196,28 +197,33 @@ async fn endless_and_trickling_replies_end_the_request() {
         let head = format!("HTTP/1.1 {status}\r\n{rest}");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
-            stream.write_all(head.as_bytes()).await.unwrap();
-            let mut written = 0;
-            while stream.write_all(&vec![b'x'; size]).await.is_ok() {
-                written += size;
-                sleep(Duration::from_millis(10)).await;
-            }
-            // It goes on listening: a second request is spared a reset.
-            (written, listener)
-        });
         let uri = format!("http://{address}/token").parse().unwrap();
+        let (ended, mut written) = mpsc::unbounded_channel();
+        // Of each connection: this task may be late, and then there is a second request.
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let (head, ended) = (head.clone(), ended.clone());
+                tokio::spawn(async move {
+                    let _read = stream.read(&mut [0; 4_096]).await;
+                    let mut written = 0;
+                    let mut more = head.into_bytes();
+                    while stream.write_all(&more).await.is_ok() {
+                        written += more.len();
+                        more = vec![b'x'; size];
+                        sleep(Duration::from_millis(10)).await;
+                    }
+                    let _over = ended.send(written);
+                });
+            }
+        });
         let timeout = secs(if size > 1 { 60 } else { 2 });
         let tokens = builder(&uri, secret("s")).timeout(timeout).build(http());
         let error = tokens.ready().await.unwrap_err();
-        assert!(
-            error.to_string().contains(text) && error.is_transient(),
-            "{error}"
-        );
+        let told = error.to_string();
+        assert!(told.contains(text) && error.is_transient(), "{told}");
         drop(tokens);
-        let (written, _) = server.await.unwrap();
+        let written = written.recv().await.unwrap();
         assert!(written < 20_000_000, "{written}: it closes the connection");
     }
 }
