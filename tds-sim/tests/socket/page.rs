@@ -5,6 +5,7 @@ use std::{
     io::Write as _,
     process::{Command, Stdio},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use http::Request;
@@ -13,6 +14,7 @@ use hyper_util::{client::legacy, rt::TokioExecutor};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
+    time::{sleep, timeout},
 };
 
 use crate::client::{Client, Got, World};
@@ -125,7 +127,7 @@ async fn overheard(to: String) -> (String, Arc<Mutex<Vec<u8>>>) {
 }
 
 #[tokio::test]
-async fn chromium_shows_the_page_and_its_script_asks_for_the_events() {
+async fn script_of_the_page_asks_for_the_events_in_chromium() {
     if Command::new("chromium").arg("--version").output().is_err() {
         writeln!(std::io::stderr(), "SKIPPED: there is no chromium").unwrap();
         return;
@@ -133,23 +135,25 @@ async fn chromium_shows_the_page_and_its_script_asks_for_the_events() {
     let world = world().await;
     let (url, heard) = overheard(world.server.admin_url().replace("http://", "")).await;
     let profile = std::env::temp_dir().join(format!("tds-sim-page-{}", std::process::id()));
-    let mut browser = Command::new("timeout");
-    browser
-        .args([
-            "60",
-            "chromium",
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-        ])
-        .arg(format!("--user-data-dir={}", profile.display()))
-        .args(["--timeout=2000", "--dump-dom", &url])
-        .stderr(Stdio::null());
-    let shown = tokio::task::spawn_blocking(move || browser.output().unwrap());
-    let shown = shown.await.unwrap().stdout;
-    let shown = String::from_utf8_lossy(&shown);
-    assert!(shown.contains("<td>/v1/live/bus</td>"), "{shown}");
-    let heard = String::from_utf8_lossy(&heard.lock().unwrap()).into_owned();
-    assert!(heard.contains("GET /events HTTP/1.1"), "{heard}");
+    let mut browser = Command::new("chromium");
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu"]);
+    browser.arg(format!("--user-data-dir={}", profile.display()));
+    // With a port for a debugger it stays, whenever its script begins.
+    browser.args(["--remote-debugging-port=0", &url]);
+    browser.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut browser = browser.spawn().unwrap();
+    let asks = async || {
+        let heard = heard.lock().unwrap();
+        String::from_utf8_lossy(&heard).contains("GET /events HTTP/1.1")
+    };
+    let waited = timeout(Duration::from_secs(60), async {
+        while !asks().await {
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let waited = waited.await;
+    browser.kill().unwrap();
+    browser.wait().unwrap();
+    waited.expect("its script asks for the events");
     drop(fs::remove_dir_all(profile));
 }

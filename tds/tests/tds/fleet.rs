@@ -184,10 +184,11 @@ async fn unreachable_fleet_store_ends_a_job_before_any_request() {
     assert_eq!(bench.asked(), (0, 0));
 }
 
-/// Two nodes of a cluster on these ports, with one half of the slots each.
-async fn cluster(bench: &Bench, ports: [u16; 2]) -> Vec<Store> {
+/// Two nodes of a cluster on these ports and with these buses, with one half of the slots each.
+async fn cluster(bench: &Bench, ports: [u16; 2], buses: [u16; 2]) -> Vec<Store> {
     let mut nodes = Vec::new();
-    for (port, slots) in ports.into_iter().zip(["0 8191", "8192 16383"]) {
+    let both = ports.into_iter().zip(buses);
+    for ((port, bus), slots) in both.zip(["0 8191", "8192 16383"]) {
         let folder = bench.path(&port.to_string());
         fs::create_dir_all(&folder).expect("a folder");
         let mut node = Command::new("redis-server");
@@ -198,17 +199,15 @@ async fn cluster(bench: &Bench, ports: [u16; 2]) -> Vec<Store> {
             "",
             "--cluster-enabled",
             "yes",
+            "--cluster-port",
+            &bus.to_string(),
         ]);
         node.current_dir(folder).stdout(Stdio::null());
         nodes.push(Store(node.spawn().expect("it starts")));
         asked(port, &format!("cluster addslotsrange {slots}"), "OK").await;
     }
-    asked(
-        ports[0],
-        &format!("cluster meet 127.0.0.1 {}", ports[1]),
-        "OK",
-    )
-    .await;
+    let meet = format!("cluster meet 127.0.0.1 {} {}", ports[1], buses[1]);
+    asked(ports[0], &meet, "OK").await;
     for port in ports {
         asked(port, "cluster info", "cluster_state:ok").await;
     }
@@ -241,10 +240,8 @@ async fn a_node_of_a_cluster_works_if_it_has_the_fleets_keys_and_another_one_nam
         socket.bind(any).expect("a free port");
         (socket.local_addr().expect("its own").port(), socket)
     });
-    // A node's bus has its port and ten thousand.
-    let held = held.filter(|(port, _)| *port < 55_000).take(2);
-    let (ports, _held): (Vec<_>, Vec<_>) = held.unzip();
-    let _nodes = cluster(&bench, [ports[0], ports[1]]).await;
+    let (ports, _held): (Vec<_>, Vec<_>) = held.take(4).unzip();
+    let _nodes = cluster(&bench, [ports[0], ports[1]], [ports[2], ports[3]]).await;
     // The key of this name is in the lower half.
     let line = "give the address of the node that has it: Moved: 3538 ";
     for job in ["get /v1/live/bus", "check /v1/live/bus", "fleet status"] {
