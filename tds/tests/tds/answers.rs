@@ -409,20 +409,16 @@ async fn a_feed_or_a_users_resource_that_becomes_empty_is_a_failure() {
 
 #[tokio::test]
 async fn data_that_is_being_prepared_is_requested_again_when_the_service_says_so() {
-    let prepared = |ready: usize| {
+    let prepared = |ready: usize, hint: &'static str| {
         Bench::of(move |_, nth| match nth < ready {
-            true => sized(
-                "202 Accepted",
-                "retry-after: 1\r\n",
-                b"{\"status\":\"preparing\"}",
-            ),
+            true => sized("202 Accepted", hint, b"{\"status\":\"preparing\"}"),
             false => sized("200 OK", "", DATA),
         })
     };
     at_once(
         ["get", "bulk", "poll", "check", "backend"],
         move |job| async move {
-            let bench = prepared(2).await;
+            let bench = prepared(2, "retry-after: 1\r\n").await;
             match job {
                 "check" => drop(bench.ends(0, "check /a").await),
                 "backend" => assert_eq!(bench.serve("").get("/a").await.body, DATA),
@@ -439,8 +435,8 @@ async fn data_that_is_being_prepared_is_requested_again_when_the_service_says_so
             assert_eq!(bench.heads().len(), 3, "{job}");
 
             if ["check", "get"].contains(&job) {
-                let bench = prepared(usize::MAX).await;
-                let run = bench.ends(5, &format!("{job} /a --deadline 2500ms")).await;
+                let bench = prepared(usize::MAX, "retry-after: 60\r\n").await;
+                let run = bench.ends(5, &format!("{job} /a --deadline 8s")).await;
                 says(&run, "202");
             }
         },
