@@ -96,7 +96,7 @@ pub struct TdsLayer<P = CloneBody> {
 pub struct Named<S> {
     inner: S,
     tokens: TokenSource,
-    /// If it is one, the origin of requests that have only a path.
+    /// Where there is exactly one, requests that have only a path go to it.
     origins: Arc<[Origin]>,
 }
 

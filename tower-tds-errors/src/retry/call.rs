@@ -387,7 +387,7 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
 #[inline]
 fn list(headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
     let copied = |(name, value): (&HeaderName, &HeaderValue)| (name.clone(), value.clone());
-    // Collected, two headers would take the room of four in each call that waits.
+    // Without the capacity, a list of two takes the room of four in each call that waits.
     let mut list = Vec::with_capacity(headers.len());
     list.extend(headers.iter().map(copied));
     list
