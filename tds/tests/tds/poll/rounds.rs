@@ -24,17 +24,15 @@ async fn a_late_feed_is_not_requested_twice_and_skips_rounds() {
     assert_eq!(feeds.len(), 2);
     for (feed, calls) in feeds {
         assert!(calls.len() >= 8, "{feed}: {calls:?}");
+        // Each round takes its interval, or its request if that is longer; a burst would take less. How late a request
+        // arrives is up to the machine.
+        let mut earliest = Duration::ZERO;
         for pair in calls.windows(2) {
             let ((began, ended), (next, _)) = (pair[0], pair[1]);
-            assert!(
-                ended.is_some_and(|ended| ended <= next),
-                "{feed}: {calls:?}"
-            );
-            // A burst would come at once. Half of the interval is room for a busy machine.
-            assert!(
-                next - began >= Duration::from_millis(200),
-                "{feed}: {calls:?}"
-            );
+            let took = ended.map_or(Duration::MAX, |ended| ended - began);
+            earliest += took.max(Duration::from_millis(400));
+            assert!(next >= earliest, "{feed}: {calls:?}");
+            assert!(Some(next) >= ended, "{feed}: {calls:?}");
         }
     }
 }
