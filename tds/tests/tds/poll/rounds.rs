@@ -101,13 +101,9 @@ async fn a_feed_that_fails_does_not_prolong_the_rounds() {
         let arrivals = bench.server.ledger().arrivals();
         let failed = arrivals.iter().filter(|it| it.target.ends_with("nothing"));
         let failed: Vec<_> = failed.map(|it| it.at).collect();
-        let lasted = failed[failed.len() - 1] - failed[0];
-        // The last round begins after 3.8 s. Each call has three attempts, and rounds that waited for
-        // them would have sixty.
-        assert!(
-            lasted >= Duration::from_millis(3_600),
-            "{faults}: {lasted:?}"
-        );
+        // The last round begins after 3.8 s, and no round waits for the three attempts of its call, which would make sixty.
+        let last = failed[failed.len() - 1];
+        assert!(last >= Duration::from_millis(3_800), "{faults}: {last:?}");
         assert!(failed.len() < 10 * 3, "{faults}: {failed:?}");
     })
     .await;
