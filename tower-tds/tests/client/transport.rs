@@ -1,6 +1,11 @@
 //! The proxies and the roots of the environment, and proxies that refuse.
 
-use std::{env, process::Command, time::Duration};
+use std::{
+    env,
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering::SeqCst},
+    time::Duration,
+};
 
 use tower_tds::{
     BuildError, Client, Kind,
@@ -8,7 +13,7 @@ use tower_tds::{
 };
 
 use crate::client::{
-    raw::{Raw, answer},
+    raw::{Act, Raw, answer, say},
     world::{Built as _, count, https, secret},
 };
 
@@ -173,6 +178,22 @@ async fn refusal_of_a_proxy_names_it_its_status_and_the_remedy() {
         }
         assert!(!said.contains("s3cr3t"), "{said}");
         assert_eq!(tokens.seen(), ["POST"]);
+    }
+}
+
+#[tokio::test]
+async fn deadline_in_the_wait_after_a_failure_names_the_failure() {
+    let asked = AtomicU32::new(0);
+    let proxy = Raw::start(move |_| match asked.fetch_add(1, SeqCst) {
+        0 => vec![say("SSH-2.0-OpenSSH_9.6\r\n\r\n")],
+        _ => vec![Act::Wait(Duration::from_secs(600))],
+    });
+    let proxy = proxy.await;
+    let client = https(secret()).proxy(&proxy.url).built();
+    let error = client.get("/").deadline(Duration::from_secs(10)).await;
+    let error = error.expect_err("there is no tunnel").to_string();
+    for part in ["waiting for a token", &proxy.url, "no HTTP proxy"] {
+        assert!(error.contains(part), "{part}: {error}");
     }
 }
 
