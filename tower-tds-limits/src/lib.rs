@@ -54,7 +54,7 @@
 //! |---|---|---|
 //! | 423, too many requests | a second | requests are evenly spaced; each further one lowers the rate by a fifth, down to a sixth |
 //! | 416, too many connections | a second | each one lowers the limit of connections by a sixth, down to a sixth |
-//! | 429, quota used up | its `Retry-After`, or a second at first | only the calls of the layer that got it pause |
+//! | 429, quota of the key used up | its `Retry-After`, or a second at first | only the calls of the layer that got it pause |
 //!
 //! Ten minutes after the last 423 or 416 everything is restored. If your service refuses in other ways, put
 //! an [`Outcome`] into the extensions of such responses, below this layer. [`Limiter::snapshot`] and
