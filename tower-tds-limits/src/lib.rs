@@ -78,8 +78,9 @@
 //!   are not polled.
 //! - A limiter whose runtime has ended or is not driven. While one runtime is blocked, waiters of others on
 //!   the same limiter may stop as well.
-//! - HTTP/2: a socket counts as one connection. Nor a server that counts sockets which close without a
-//!   request, as `HAProxy` does if it counts from the connection on.
+//! - HTTP/2: a socket counts as one connection.
+//! - A server that counts sockets which close without a request, as `HAProxy` does if it counts from the
+//!   connection on.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "connect"),
