@@ -28,8 +28,8 @@
 //! - One token request serves all clones. Renewal comes before the token expires, and delays no
 //!   call.
 //! - The service counts at most 50 requests in any second and 60 open sockets, including retries,
-//!   token calls and all clients of the same [`SharedLimits`]. The front page of [`tower_tds_limits`] says for which
-//!   services this is proven.
+//!   token calls and all clients of the same [`SharedLimits`]. The front page of [`tower_tds_limits`] names the
+//!   services for which this is proven.
 //! - If you have a response, it is a success (2xx or 304); any other outcome is an [`Error`]. When
 //!   a body ends early or stalls, you get an error with the bytes received and expected.
 //!
