@@ -37,7 +37,7 @@ mod tests;
 /// | HTML, a list, a truncated or empty body, more than 64 KiB | transient: tried again |
 /// | 401, whatever its body | wrong credentials; not transient |
 /// | 400, unless its body is an HTML page | a wrong setting; not transient |
-/// | 408, 425, 429, 5xx, or the code `temporarily_unavailable`, `server_error`, `slow_down` | transient: tried again |
+/// | 408, 425, 429, 5xx, or the code `temporarily_unavailable`, `server_error`, `slow_down`, `unknown_error` | transient: tried again |
 /// | 403 with an `error` code | a wrong setting; not transient |
 /// | another 4xx | transient: tried again |
 /// | 200 with an `error` and no token | as a 400: not transient, unless its code is |

@@ -134,7 +134,7 @@ kinds! {
             "token request refused",
             "check client id and secret";
         /// You made more calls than the quota of your API key allows (429). The limiter pauses the
-        /// key.
+        /// calls of the layer that got it.
         Throttled: "throttled", Quota, Outcome::QuotaExceeded(None),
             "quota used up",
             "wait until the quota resets";

@@ -54,7 +54,7 @@
 //! |---|---|---|
 //! | 423, too many requests | a second | requests are evenly spaced; each further one lowers the rate by a fifth, down to a sixth |
 //! | 416, too many connections | a second | each one lowers the limit of connections by a sixth, down to a sixth |
-//! | 429, quota used up | its `Retry-After`, or a second at first | only the calls of the layer that got it pause |
+//! | 429, quota of the key used up | its `Retry-After`, or a second at first | only the calls of the layer that got it pause |
 //!
 //! Ten minutes after the last 423 or 416 everything is restored. If your service refuses in other ways, put
 //! an [`Outcome`] into the extensions of such responses, below this layer. [`Limiter::snapshot`] and
@@ -78,8 +78,9 @@
 //!   are not polled.
 //! - A limiter whose runtime has ended or is not driven. While one runtime is blocked, waiters of others on
 //!   the same limiter may stop as well.
-//! - HTTP/2: a socket counts as one connection. Nor a server that counts sockets which close without a
-//!   request, as `HAProxy` does if it counts from the connection on.
+//! - HTTP/2: a socket counts as one connection.
+//! - A server that counts sockets which close without a request, as `HAProxy` does if it counts from the
+//!   connection on.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "connect"),

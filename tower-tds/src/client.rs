@@ -50,7 +50,7 @@ pub(crate) mod status;
 /// It speaks HTTP/1.1 over a pool of its own. For HTTP/2, put a [`TdsLayer`](crate::TdsLayer) over a
 /// client of yours. Idle connections close after 30 s, with the last clone, and after
 /// [`shutdown`](Self::shutdown). If a call on a connection that was idle waits too long for its head,
-/// the network may have gone silent, so those that were idle for longer are closed as well. Too long
+/// the network may have gone silent, so those that have been idle for longer are closed. Too long
 /// is four times what heads take on average, and at least half a second.
 ///
 /// # Runtimes

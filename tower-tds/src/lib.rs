@@ -5,8 +5,7 @@
 //! ```
 //!
 //! [`Client`] is a [`tower_service::Service`]. It keeps a valid token and stays within the service's limits on any
-//! network. For services that count in windows or with counters this is proven. For a service with a leaky bucket it
-//! rests on measurements, unless you set the burst of the bucket: see [`Limits`]. You get a success, or one typed error with the next step. The layers of a client come from
+//! network. You get a success, or one typed error with the next step. The layers of a client come from
 //! [`tower_oidc_cc`], [`tower_tds_limits`] and [`tower_tds_errors`], which also work alone; this crate puts them in
 //! order.
 //!
@@ -29,8 +28,8 @@
 //! - One token request serves all clones. Renewal comes before the token expires, and delays no
 //!   call.
 //! - The service counts at most 50 requests in any second and 60 open sockets, including retries,
-//!   token calls and all clients of the same [`SharedLimits`]. For the proof, see the front page of
-//!   [`tower_tds_limits`].
+//!   token calls and all clients of the same [`SharedLimits`]. The front page of [`tower_tds_limits`] names the
+//!   services for which this is proven.
 //! - If you have a response, it is a success (2xx or 304); any other outcome is an [`Error`]. When
 //!   a body ends early or stalls, you get an error with the bytes received and expected.
 //!
