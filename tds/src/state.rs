@@ -22,7 +22,7 @@ pub(crate) struct State {
     stamp: PathBuf,
     /// Time between two turns that keeps the short limits.
     spacing: Duration,
-    /// Limits whose requests are counted, because turns would be too far apart.
+    /// Limits whose requests are counted: they outlast a job, or turns would be too far apart.
     counted: Vec<Quota>,
     /// How many permits of this process are in the count.
     recorded: Mutex<u64>,
@@ -34,8 +34,8 @@ impl State {
     /// Opens or creates the folder. If that fails, this prints a warning and returns `None`:
     /// nothing is shared.
     ///
-    /// A job of one request takes its turn for each limit, and one of many only for those of more than
-    /// a minute: for the others it has waited at its start.
+    /// A limit of more than a minute counts the requests of all jobs. For a shorter one, a job of one request takes its
+    /// turn, and one of many has waited at its start.
     pub(crate) fn open(
         folder: Option<&str>,
         key: &[&str],
@@ -62,10 +62,8 @@ impl State {
         let spacing = |quota: &Quota| quota.per() * 5 / 4 / quota.requests().get();
         let spacings = quotas().map(spacing).map(|it| it.min(SECOND));
         let spacings = spacings.filter(|_| is_for_one);
-        let is_counted = |quota: &&Quota| match is_for_one {
-            true => spacing(quota) > SECOND,
-            false => quota.per() > MINUTE,
-        };
+        let is_counted =
+            |quota: &&Quota| quota.per() > MINUTE || (is_for_one && spacing(quota) > SECOND);
         Some(Self {
             token: folder.join(format!("token-{name}")),
             stamp: folder.join(format!("start-{name}")),

@@ -186,3 +186,19 @@ async fn a_daily_quota_is_counted_across_the_runs_of_all_jobs_and_no_turn_takes_
     let waits = waits(&run);
     assert!(waits.contains("waiting for the limits"), "{waits}");
 }
+
+// Reproducer: a start forgot what a job of many calls had counted, because its own turns kept that limit.
+#[tokio::test]
+async fn a_limit_of_minutes_is_counted_by_all_jobs_however_much_it_allows() {
+    let bench = Bench::with(|config| config.rate = 1_000).await;
+    bench.list("/v1/live/bus-{1..157}\n");
+    let limit = "--rate 160/2m --deadline 20s";
+    bench
+        .ends(0, "bulk --list list --out files --rate 160/2m")
+        .await;
+    // The token took one, so two are left.
+    for code in [0, 0, 3] {
+        bench.ends(code, &format!("get /v1/live/bus {limit}")).await;
+    }
+    assert_eq!(bench.asked(), (1, 159));
+}
