@@ -1,6 +1,5 @@
 //! The error of a failed call: one pointer to its facts.
 
-use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
@@ -143,11 +142,6 @@ impl Error {
     pub fn with_sent(mut self, sent: Sent) -> Self {
         self.facts_mut().cause.sent = sent;
         self.facts_mut().settle();
-        self
-    }
-
-    pub(crate) fn with_waited_for(mut self, cause: impl Into<Cow<'static, str>>) -> Self {
-        self.facts_mut().cause.waited_for = Some(cause.into());
         self
     }
 
@@ -492,11 +486,8 @@ impl Facts {
         let own = self.kind.row().outcome;
         self.cause.outcome = match own {
             Outcome::QuotaExceeded(_) => Outcome::QuotaExceeded(self.cause.wait),
-            Outcome::RoleMissing
-            | Outcome::NoHeader
-            | Outcome::TokenRefused
-            | Outcome::RateExceeded
-            | Outcome::ConnectionsExceeded => own,
+            // Kinds of responses that mean more than their status.
+            _ if self.kind.sent() == Sent::Answered && own != Outcome::Other => own,
             // Whatever its text, a 401 refuses the token.
             _ if status == Some(StatusCode::UNAUTHORIZED) => Outcome::TokenRefused,
             _ if status == Some(StatusCode::GATEWAY_TIMEOUT) => Outcome::GatewayTimedOut,

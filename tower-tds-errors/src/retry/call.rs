@@ -317,8 +317,9 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
     /// Returns the error of a call at its deadline, if no layer below returned one.
     #[cold]
     fn late(&mut self, waited_for: &'static str, sent: Sent) -> Error {
-        let error = Error::from_kind(Kind::Timeout).with_sent(sent);
-        self.ended(error.with_waited_for(waited_for))
+        let mut error = Error::from_kind(Kind::Timeout).with_sent(sent);
+        error.facts_mut().cause.waited_for = Some(waited_for.into());
+        self.ended(error)
     }
 
     /// Returns the final error of a call whose last attempt ended with `error` at the deadline, or
