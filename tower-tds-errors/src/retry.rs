@@ -45,7 +45,7 @@ mod trace;
 /// | bound | default |
 /// |---|---|
 /// | [`deadline`](Self::deadline), from `call` until the response head | 120 s |
-/// | [`attempts`](Self::attempts) | 3, and one more at once for a GET whose idle connection was closed |
+/// | [`attempts`](Self::attempts) | 3 |
 /// | [`longest_wait`](Self::longest_wait) | 30 s |
 /// | [`budget`](Self::budget), for all calls together | one retry for ten calls, and three more each second |
 ///
@@ -216,9 +216,9 @@ impl<T> Default for RetryLayer<CloneBody<T>> {
 impl<P> RetryLayer<P> {
     /// Sets the maximum number of attempts, including the first.
     ///
-    /// One retry is not counted: the first after a [`Reset`](crate::Kind::Reset) of a safe method,
-    /// because the server may have closed an idle connection. If only one attempt is allowed, there
-    /// is no such retry.
+    /// If a layer below expects a token later, an attempt that ends without one is not counted,
+    /// because the backoff of the token endpoint and the deadline bound that wait. If only one
+    /// attempt is allowed, there is no retry at all.
     #[must_use]
     pub const fn attempts(mut self, attempts: NonZeroU32) -> Self {
         self.settings.policy.attempts = attempts;

@@ -17,7 +17,7 @@ use super::budget::RetryBudget;
 use super::request::Repeat;
 use crate::clock::HEADROOM;
 use crate::error::{Error, Facts};
-use crate::kind::{Advice, GiveUp, Kind, SILENCE};
+use crate::kind::{Advice, GiveUp, SILENCE};
 
 /// Policy of a retry layer.
 #[derive(Clone, Debug)]
@@ -45,8 +45,6 @@ pub(super) struct RetryState {
     pub(super) counted: u32,
     /// Whether a retry that is allowed only once was made.
     used_single_retry: bool,
-    /// Whether the one retry for a connection closed while idle is left.
-    may_be_idle: bool,
     /// [`Sent`] of the last attempt that was sent, in case the final failure was not.
     sent: Sent,
     /// Failure before the current wait.
@@ -113,7 +111,6 @@ impl RetryState {
             attempts: 1,
             counted: 1,
             used_single_retry: false,
-            may_be_idle: method.is_safe(),
             sent: Sent::Never,
             failure: None,
             answer: None,
@@ -175,16 +172,13 @@ impl RetryState {
         if !self.is_idempotent && error.sent() != Sent::Never && !is_unauthorized {
             return Err(GiveUp::NotIdempotent);
         }
-        // The server may have closed the connection while it was idle. Another attempt then follows
-        // at once, and is not counted.
-        let was_idle = error.kind() == Kind::Reset && self.may_be_idle;
         if left.is_some_and(|left| left <= HEADROOM) {
             return Err(GiveUp::Deadline);
         }
         // A token that cannot be had yet costs no attempt, because the backoff of its endpoint and the
         // deadline bound the wait.
         let is_awaited = error.is_free() && error.sent() == Sent::Never;
-        let is_counted = !(was_idle || is_awaited) || policy.attempts == NonZeroU32::MIN;
+        let is_counted = !is_awaited || policy.attempts == NonZeroU32::MIN;
         // Checked before the copy, which the last attempt does not have: the reason to report is
         // the number of attempts.
         if is_counted && self.counted >= policy.attempts.get() {
@@ -201,8 +195,7 @@ impl RetryState {
         if left.is_some_and(|left| floor >= left) {
             return Err(GiveUp::Deadline);
         }
-        let is_at_once = advice == Advice::Once || was_idle;
-        let wait = if is_at_once && error.retry_after().is_none() {
+        let wait = if advice == Advice::Once && error.retry_after().is_none() {
             Duration::ZERO
         } else {
             // Jitter takes at most half of the time that is left after the floor, so that the
@@ -220,7 +213,6 @@ impl RetryState {
             return Err(GiveUp::Budget);
         }
         self.used_single_retry |= advice == Advice::Once;
-        self.may_be_idle &= !was_idle;
         if error.sent() != Sent::Never {
             self.sent = error.sent();
         }

@@ -1,6 +1,5 @@
 //! Bounds of a call: its deadline, its attempts' timeouts, and the budget.
 
-use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
@@ -12,12 +11,10 @@ use http::{Method, Request, Response};
 use http_body_util::Full;
 use tokio::time::{Instant, timeout};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{
-    Attempt, ClassifyLayer, Error, GiveUp, Kind, Repeat, RetryBudget, RetryLayer, Sent,
-};
+use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, Repeat, RetryBudget, RetryLayer, Sent};
 use tower_tds_outcome::{Cause, Outcome, Resend};
 
-use crate::probe::{self, Probe, get, status_of};
+use crate::probe::{Probe, get, status_of};
 
 type Answer = Result<Response<Full<Bytes>>, Error>;
 
@@ -37,10 +34,6 @@ fn n(n: u32) -> NonZeroU32 {
 /// A budget that only calls pay into, each this part of a retry.
 fn budget(per_call: f32) -> RetryBudget {
     RetryBudget::new(per_call, 0)
-}
-
-fn reset() -> probe::Answer {
-    Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
 }
 
 /// Answers each request after `latency`.
@@ -99,42 +92,6 @@ async fn replaced_tokens_cost_no_budget() {
     let error = layer.layer(renewed(down.clone())).oneshot(get("/")).await;
     assert_eq!(error.unwrap_err().gave_up(), Some(GiveUp::Budget));
     assert_eq!(down.seen().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn reset_get_is_retried_immediately_and_uncounted() {
-    let layer = RetryLayer::new()
-        .attempts(n(2))
-        .budget(RetryBudget::new(0.0, 4));
-    let probe = Probe::new(|n| {
-        if n % 2 == 0 {
-            reset()
-        } else {
-            Ok(status_of(200))
-        }
-    });
-    let stack = layer.layer(ClassifyLayer::new().layer(probe.clone()));
-    let start = Instant::now();
-    for _ in 0..20 {
-        let response = stack.clone().oneshot(get("/")).await.unwrap();
-        assert_eq!(Attempt::of(response.extensions()), 2);
-    }
-    // The budget pays for each.
-    let error = stack.clone().oneshot(get("/")).await.unwrap_err();
-    assert_eq!(error.gave_up(), Some(GiveUp::Budget));
-    assert_eq!(start.elapsed(), Duration::ZERO);
-
-    // A second one in the same call is a failure like any other.
-    let layer = layer.budget(None);
-    let probe = Probe::new(|_| reset());
-    let error = send(&layer, &probe, get("/")).await.unwrap_err();
-    assert_eq!((probe.seen().len(), error.attempts()), (3, 3));
-    assert_eq!(probe.seen()[1].at, Duration::ZERO);
-    let once = layer.clone().attempts(n(1));
-    let probe = Probe::new(|_| reset());
-    let error = send(&once, &probe, get("/")).await.unwrap_err();
-    assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
-    assert_eq!(probe.seen().len(), 1);
 }
 
 /// Is ready for a number of calls, and never after that.

@@ -125,7 +125,6 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn each_kind_is_retried_as_documented() {
     for Row { kinds, retried, .. } in rows() {
         for kind in kinds {
-            // A reset of a PUT gets no free retry for an idle connection.
             let (times, wait) = sent(kind, Method::PUT).await;
             let says = |words: &str| retried.contains(words);
             let expected = if says("once, ") { 2 } else { 3 };

@@ -111,18 +111,16 @@ async fn sends(method: &Method, kind: Kind) -> (u32, Option<GiveUp>) {
 #[tokio::test(start_paused = true)]
 async fn what_may_have_been_sent_is_sent_again_only_if_its_method_is_idempotent() {
     let safe = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE];
-    let twice = [Method::PUT, Method::DELETE];
+    let others = [Method::PUT, Method::DELETE];
     let own = Method::from_bytes(b"PURGE").unwrap();
     let once = [Method::POST, Method::PATCH, Method::CONNECT, own];
     let retryable = |kind: &&Kind| Error::new(**kind, "so").is_retryable();
     for kind in Kind::ALL.iter().filter(retryable) {
         let is_unsent = Error::new(*kind, "so").sent() == Sent::Never;
-        for method in safe.iter().chain(&twice).chain(&once) {
+        for method in safe.iter().chain(&others).chain(&once) {
             let expected = match kind {
                 _ if once.contains(method) && !is_unsent => (1, GiveUp::NotIdempotent),
                 Kind::InvalidToken => (2, GiveUp::Fatal),
-                // One more attempt is free, because the connection may have been idle.
-                Kind::Reset if safe.contains(method) => (4, GiveUp::Attempts),
                 _ => (3, GiveUp::Attempts),
             };
             let expected = (expected.0, Some(expected.1));
@@ -195,8 +193,6 @@ proptest! {
             let start = Instant::now();
             let layer = attempts(most).deadline(secs(deadline));
             let result = send(layer, &probe, get("/")).await;
-            // The retry for a connection that may have been idle is not counted.
-            let most = most + u32::from(most > 1);
             assert!(probe.seen().len() <= usize::try_from(most).unwrap());
             assert!(start.elapsed() <= secs(deadline) + Duration::from_millis(1));
             match result {
