@@ -173,7 +173,7 @@ impl Error {
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() {
-    /// let client = service_fn(async |_: Request<()>| {
+    /// let client = service_fn(async |_: Request<String>| {
     ///     let mut response = Response::new(String::from("no Route matched"));
     ///     *response.status_mut() = StatusCode::NOT_FOUND;
     ///     Ok::<_, BoxError>(response)
@@ -189,7 +189,7 @@ impl Error {
     ///     })
     ///     .layer(ClassifyLayer::new())
     ///     .service(client);
-    /// let error = stack.oneshot(Request::new(())).await.unwrap_err();
+    /// let error = stack.oneshot(Request::new(String::new())).await.unwrap_err();
     /// assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 3));
     /// # }
     /// ```

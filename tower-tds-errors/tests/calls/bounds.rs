@@ -60,7 +60,7 @@ async fn deadline_includes_readiness_and_keeps_the_earlier_failure() {
         .deadline(secs(7))
         .layer(Few(1, Arc::default()));
     let start = Instant::now();
-    let call = timeout(secs(60), service.call(Request::new(()))).await;
+    let call = timeout(secs(60), service.call(Request::new(String::new()))).await;
     let error = call.expect("it ends by itself").unwrap_err();
     assert_eq!(
         (error.kind(), error.gave_up()),
@@ -98,7 +98,7 @@ async fn replaced_tokens_cost_no_budget() {
 #[derive(Clone)]
 struct Few(u32, Arc<AtomicU32>);
 
-impl Service<Request<()>> for Few {
+impl Service<Request<String>> for Few {
     type Response = Response<()>;
     type Error = Error;
     type Future = std::future::Ready<Result<Response<()>, Error>>;
@@ -111,7 +111,7 @@ impl Service<Request<()>> for Few {
         }
     }
 
-    fn call(&mut self, _: Request<()>) -> Self::Future {
+    fn call(&mut self, _: Request<String>) -> Self::Future {
         self.1.fetch_add(1, SeqCst);
         std::future::ready(Err(Error::new(Kind::Unavailable, "busy")))
     }

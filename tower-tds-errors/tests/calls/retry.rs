@@ -10,7 +10,7 @@ use http_body_util::Full;
 use proptest::prelude::*;
 use tokio::time::Instant;
 use tower::{Layer, ServiceBuilder, ServiceExt};
-use tower_tds_errors::{ClassifyLayer, CloneBody, Error, GiveUp, Kind, RetryLayer, Sent};
+use tower_tds_errors::{ClassifyLayer, Error, GiveUp, Kind, RetryLayer, Sent};
 
 use crate::probe::{Probe, get, status_of};
 
@@ -27,7 +27,7 @@ async fn fails(layer: RetryLayer, probe: &Probe) -> Error {
         .unwrap_err()
 }
 
-fn attempts<T>(n: u32) -> RetryLayer<CloneBody<T>> {
+fn attempts(n: u32) -> RetryLayer {
     RetryLayer::new().attempts(NonZeroU32::new(n).unwrap())
 }
 
@@ -95,14 +95,17 @@ async fn too_long_a_hint_ends_the_call_at_once_and_is_in_the_error() {
 
 /// The number of attempts of a request whose attempts all fail with `kind`.
 async fn sends(method: &Method, kind: Kind) -> (u32, Option<GiveUp>) {
-    let service = tower::service_fn(move |_: Request<()>| {
+    let service = tower::service_fn(move |_: Request<String>| {
         std::future::ready(Err::<Response<()>, _>(Error::new(kind, "no")))
     });
     let request = Request::builder()
         .method(method)
         .uri("https://api.example/v2?key=CANARY");
     let stack = attempts(3).budget(None).layer(service);
-    let error = stack.oneshot(request.body(()).unwrap()).await.unwrap_err();
+    let error = stack
+        .oneshot(request.body(String::new()).unwrap())
+        .await
+        .unwrap_err();
     let start = format!("{method} https://api.example/v2: ");
     assert!(error.to_string().starts_with(&start), "{error}");
     (error.attempts(), error.gave_up())
