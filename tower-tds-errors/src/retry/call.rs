@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 use super::policy::{Policy, RetryState};
 use super::request::{Attempt, Replay};
 use super::trace::{CallRecord, Name};
-use crate::classify::{RequestFacts, error_of, is_success};
+use crate::classify::{RequestFacts, by_head, error_of, is_success};
 use crate::clock::{self, Timer};
 use crate::error::Error;
 use crate::kind::{GiveUp, Kind};
@@ -239,13 +239,17 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
     /// Returns the error of a response that no layer below has classified, by its head. Its body is
     /// dropped unread.
     fn unclassified<R>(&self, response: &Response<R>) -> Option<Error> {
-        let own = response.extensions().get::<Outcome>().copied();
-        if own.is_none() && is_success(response.status()) {
+        let has_own = response.extensions().get::<Outcome>().is_some();
+        if !has_own && is_success(response.status()) {
             return None;
         }
         let request = RequestFacts::of(&self.map(), None);
-        let (status, headers) = (response.status(), response.headers().clone());
-        error_of(&request, own, status, headers, Vec::new(), true)
+        let kind = by_head(&request, response)?;
+        let (mut head, ()) = Response::new(()).into_parts();
+        head.status = response.status();
+        head.headers = response.headers().clone();
+        head.extensions = response.extensions().clone();
+        Some(error_of(&request, kind, head, Vec::new(), true))
     }
 
     /// Records a success, also in the budget, or in the response by the number of its attempt.
