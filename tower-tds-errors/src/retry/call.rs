@@ -182,8 +182,8 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
             "its Content-Length is not that of its body{}",
             size.unwrap_or_default()
         );
-        let error = Error::new(Kind::InvalidRequest, text);
-        Err(self.note_request(error.with_advice(LENGTH)))
+        let error = Error::new(Kind::InvalidRequest, text).with_advice(LENGTH);
+        Err(error.with_request(self.method.clone(), &self.uri))
     }
 
     /// Returns the request of the next attempt. The first is the caller's own, because layers below add headers, for
@@ -361,9 +361,9 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
     }
 
     /// Records the totals of the call, and why it ends.
-    fn note(&self, error: Error, stop: GiveUp, has_begun: bool) -> Error {
-        let mut error = self.note_request(error);
+    fn note(&self, mut error: Error, stop: GiveUp, has_begun: bool) -> Error {
         let facts = error.facts_mut();
+        facts.note_request(&self.method, &self.uri);
         facts.attempts = match &self.past {
             Some(past) => {
                 past.note_sent(facts);
@@ -379,12 +379,6 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
             stop = %stop,
             "request failed",
         );
-        error
-    }
-
-    fn note_request(&self, mut error: Error) -> Error {
-        let facts = error.facts_mut();
-        facts.note_request(&self.method, &self.uri);
         error
     }
 }

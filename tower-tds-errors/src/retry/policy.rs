@@ -64,10 +64,7 @@ impl Policy {
         let outer = outer.map(|it| Instant::from_std(it.at));
         let own = self.deadline.or(outer.is_none().then_some(DEADLINE));
         let own = own.and_then(|after| now.checked_add(after));
-        match (outer, own) {
-            (Some(outer), Some(own)) => Some(outer.min(own)),
-            (outer, own) => outer.or(own),
-        }
+        outer.into_iter().chain(own).min()
     }
 
     /// Returns the longest wait before retry `n`, counted from 0: exponential, and drawn in full, because that spreads
@@ -198,12 +195,14 @@ impl RetryState {
         let wait = if advice == Advice::Once && error.retry_after().is_none() {
             Duration::ZERO
         } else {
-            // Jitter takes at most half of the time that is left after the floor, so that the
-            // attempt has the other half, and never raises a wait above the longest one.
-            let after = left.map(|left| left.saturating_sub(floor));
-            let half = after.and_then(|after| after.checked_div(2));
-            let room = longest.saturating_sub(floor);
-            self.draw(floor, room.min(half.unwrap_or(Duration::MAX)), policy)
+            // Calls that failed with the same hint are spread over half of it. Jitter takes at most
+            // half of the time that is left after the floor, so that the attempt has the other
+            // half, and never raises a wait above the longest one.
+            let nth = self.counted.saturating_sub(1);
+            let above = policy.backoff(nth).saturating_sub(floor);
+            let room = left.map_or(Duration::MAX, |left| half(left.saturating_sub(floor)));
+            let room = room.min(longest.saturating_sub(floor));
+            floor.saturating_add(up_to(above.max(half(floor)).min(room)))
         };
         // An attempt is free if the one before it made no work for the service, if a layer below paces it, or if a newer
         // token may help.
@@ -220,17 +219,6 @@ impl RetryState {
         self.counted = self.counted.saturating_add(is_counted.into());
         Ok(wait)
     }
-
-    /// Draws a wait of at least `floor`, with jitter of at most `room` that spreads waits with the
-    /// same floor.
-    fn draw(&self, floor: Duration, room: Duration, policy: &Policy) -> Duration {
-        let nth = self.counted.saturating_sub(1);
-        let drawn = up_to(policy.backoff(nth)).saturating_sub(floor);
-        let spread = up_to(floor.checked_div(2).unwrap_or_default());
-        let above = drawn.saturating_add(spread);
-        let above = if above > room { up_to(room) } else { above };
-        floor.saturating_add(above)
-    }
 }
 
 /// Returns the minimum wait, which no setting can shorten. Only the hint of a 429 replaces it.
@@ -240,6 +228,10 @@ fn least(error: &Error) -> Duration {
         Advice::Quota if error.retry_after().is_none() => SILENCE,
         _ => Duration::ZERO,
     }
+}
+
+fn half(time: Duration) -> Duration {
+    time.checked_div(2).unwrap_or_default()
 }
 
 /// Draws a uniformly random time from zero to `bound`.
