@@ -23,7 +23,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use tower::{Layer, ServiceExt};
-use tower_tds::{Client, Credentials, Limits, Quota, TdsLayer, layers::errors::CloneBody};
+use tower_tds::{Client, Credentials, Limits, Quota, TdsLayer};
 
 /// Costs of each client for a GET with the same token, read to its end.
 pub(crate) struct Rows {
@@ -55,7 +55,7 @@ enum Peer {
 }
 
 type Http = legacy::Client<HttpConnector, Full<Bytes>>;
-type Whole = <TdsLayer<CloneBody> as Layer<Http>>::Service;
+type Whole = <TdsLayer as Layer<Http>>::Service;
 
 // === impl Peer ===
 

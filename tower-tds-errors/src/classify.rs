@@ -10,7 +10,8 @@ use std::sync::Arc;
 use http::header::{
     ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, LOCATION, RANGE,
 };
-use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use http::response::Parts;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use tower_tds_outcome::{Cause, Outcome, Resend, Secrets, Sent, place, retry_after, said};
 
 use crate::clock;
@@ -73,37 +74,35 @@ pub fn classify(
     body: impl AsRef<[u8]>,
 ) -> Result<(), Error> {
     let request = RequestFacts::of(request, None);
+    let mut head = Response::new(());
+    *head.status_mut() = status;
+    *head.headers_mut() = headers.clone();
+    let Some(kind) = by_head(&request, &head) else {
+        return Ok(());
+    };
     let body = body.as_ref();
     let kept = body.get(..MOST_BYTES).unwrap_or(body);
     let is_cut = kept.len() < body.len();
-    let error = error_of(
-        &request,
-        None,
-        status,
-        headers.clone(),
-        kept.to_vec(),
-        is_cut,
-    );
-    error.map_or(Ok(()), Err)
+    let (head, ()) = head.into_parts();
+    Err(error_of(&request, kind, head, kept.to_vec(), is_cut))
 }
 
-/// Returns the error of a response, or `None` for a success. If the response has an outcome of its
-/// `own` in its extensions, that decides, and not its status.
+/// Returns the error of a response, whose head is of this `kind`.
 pub(crate) fn error_of(
     request: &RequestFacts,
-    own: Option<Outcome>,
-    status: StatusCode,
-    headers: HeaderMap,
+    kind: Kind,
+    head: Parts,
     body: Vec<u8>,
     is_cut: bool,
-) -> Option<Error> {
-    let wait = match own {
-        Some(Outcome::QuotaExceeded(wait)) => wait,
-        _ => retry_after(status, &headers, clock::wall()),
-    };
-    let kind = match by_head(request, own, status, &headers)? {
+) -> Error {
+    let (status, headers, own) = (head.status, head.headers, head.extensions.get::<Outcome>());
+    let kind = match kind {
         Kind::Throttled if has_long_window(&headers) => Kind::QuotaExhausted,
         kind => kind,
+    };
+    let wait = match own {
+        Some(Outcome::QuotaExceeded(wait)) => *wait,
+        _ => retry_after(status, &headers, clock::wall()),
     };
     let said = said(&headers, &body);
     let meant = match kind {
@@ -151,30 +150,26 @@ pub(crate) fn error_of(
         is_cut,
     }));
     facts.set_kind(kind);
-    Some(Error::build(facts, None))
+    Error::build(facts, None)
 }
 
-/// Returns the kind of a response head, or `None` for a success. The [`Outcome`] decides, and where
-/// it is `Other`, the status does.
+/// Returns the kind of a response head, or `None` for a success. The [`Outcome`] decides, which may be
+/// in the response's extensions, and where it is `Other`, the status does.
 ///
 /// An unregistered status is read like the first one of its class (RFC 9110, section 15).
 #[inline]
-fn by_head(
-    request: &RequestFacts,
-    own: Option<Outcome>,
-    status: StatusCode,
-    headers: &HeaderMap,
-) -> Option<Kind> {
-    let outcome = own.unwrap_or_else(|| Outcome::of_head(status, headers));
-    Some(match outcome {
-        Outcome::Accepted if own.is_some() => return None,
+pub(crate) fn by_head<B>(request: &RequestFacts, response: &Response<B>) -> Option<Kind> {
+    let status = response.status();
+    let has_own = response.extensions().get::<Outcome>().is_some();
+    Some(match Outcome::of_response(response) {
+        Outcome::Accepted if has_own => return None,
         // Most often about its range, so it slows no other request: if it was about connections, the
         // next request without a range is a `ConnectionLimit`.
-        Outcome::ConnectionsExceeded if own.is_none() && request.has_range => Kind::Rejected,
+        Outcome::ConnectionsExceeded if !has_own && request.has_range => Kind::Rejected,
         Outcome::Accepted | Outcome::Other | Outcome::Lost | Outcome::Unsent
             if is_success(status) =>
         {
-            let is_page = request.is_data_only && is_page(status, headers);
+            let is_page = request.is_data_only && is_page(status, response.headers());
             return is_page.then_some(Kind::UnexpectedAnswer);
         }
         Outcome::Other | Outcome::Lost | Outcome::Unsent => match status.as_u16() {

@@ -1,6 +1,5 @@
 //! The error of a failed call: one pointer to its facts.
 
-use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
@@ -146,11 +145,6 @@ impl Error {
         self
     }
 
-    pub(crate) fn with_waited_for(mut self, cause: impl Into<Cow<'static, str>>) -> Self {
-        self.facts_mut().cause.waited_for = Some(cause.into());
-        self
-    }
-
     /// Sets the number of body bytes received from a success that ended early, and its announced
     /// length.
     #[must_use]
@@ -179,7 +173,7 @@ impl Error {
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() {
-    /// let client = service_fn(async |_: Request<()>| {
+    /// let client = service_fn(async |_: Request<String>| {
     ///     let mut response = Response::new(String::from("no Route matched"));
     ///     *response.status_mut() = StatusCode::NOT_FOUND;
     ///     Ok::<_, BoxError>(response)
@@ -195,7 +189,7 @@ impl Error {
     ///     })
     ///     .layer(ClassifyLayer::new())
     ///     .service(client);
-    /// let error = stack.oneshot(Request::new(())).await.unwrap_err();
+    /// let error = stack.oneshot(Request::new(String::new())).await.unwrap_err();
     /// assert_eq!((error.kind(), error.attempts()), (Kind::Unavailable, 3));
     /// # }
     /// ```
@@ -492,11 +486,8 @@ impl Facts {
         let own = self.kind.row().outcome;
         self.cause.outcome = match own {
             Outcome::QuotaExceeded(_) => Outcome::QuotaExceeded(self.cause.wait),
-            Outcome::RoleMissing
-            | Outcome::NoHeader
-            | Outcome::TokenRefused
-            | Outcome::RateExceeded
-            | Outcome::ConnectionsExceeded => own,
+            // Kinds of responses that mean more than their status.
+            _ if self.kind.sent() == Sent::Answered && own != Outcome::Other => own,
             // Whatever its text, a 401 refuses the token.
             _ if status == Some(StatusCode::UNAUTHORIZED) => Outcome::TokenRefused,
             _ if status == Some(StatusCode::GATEWAY_TIMEOUT) => Outcome::GatewayTimedOut,

@@ -192,8 +192,7 @@ kinds! {
         Timeout: "timeout", Backoff, Outcome::Lost,
             "no response in time",
             "retry, request less, or allow more time";
-        /// The connection ended before the response. With a safe method, the first such failure is
-        /// retried at once, because the connection may have been idle in a pool.
+        /// The connection ended before the response, for example because it had been idle in a pool.
         Reset: "reset", Backoff, Outcome::Lost,
             "connection closed before the response",
             "retry if the request may run twice";

@@ -38,7 +38,7 @@ impl Error {
     ///
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() {
-    /// let client = service_fn(async |_: Request<()>| {
+    /// let client = service_fn(async |_: Request<String>| {
     ///     let mut response = Response::new(Full::<Bytes>::from("no such stop"));
     ///     *response.status_mut() = StatusCode::NOT_FOUND;
     ///     Ok::<_, BoxError>(response)
@@ -50,7 +50,7 @@ impl Error {
     ///     .layer(RetryLayer::new())
     ///     .layer(ClassifyLayer::new())
     ///     .service(client);
-    /// let response = stack.oneshot(Request::new(())).await.unwrap();
+    /// let response = stack.oneshot(Request::new(String::new())).await.unwrap();
     /// assert_eq!(response.status(), StatusCode::NOT_FOUND);
     /// # }
     /// ```

@@ -45,7 +45,7 @@ mod trace;
 /// | bound | default |
 /// |---|---|
 /// | [`deadline`](Self::deadline), from `call` until the response head | 120 s |
-/// | [`attempts`](Self::attempts) | 3, and one more at once for a GET whose idle connection was closed |
+/// | [`attempts`](Self::attempts) | 3 |
 /// | [`longest_wait`](Self::longest_wait) | 30 s |
 /// | [`budget`](Self::budget), for all calls together | one retry for ten calls, and three more each second |
 ///
@@ -83,13 +83,13 @@ mod trace;
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {
-/// let busy = service_fn(async |_: Request<()>| {
+/// let busy = service_fn(async |_: Request<String>| {
 ///     Err::<Response<()>, _>(Error::new(Kind::Unavailable, "busy"))
 /// });
 /// let layer = RetryLayer::new()
 ///     .attempts(NonZeroU32::new(5).unwrap())
 ///     .deadline(Duration::from_secs(30));
-/// let error = layer.layer(busy).oneshot(Request::new(())).await.unwrap_err();
+/// let error = layer.layer(busy).oneshot(Request::new(String::new())).await.unwrap_err();
 /// assert_eq!(error.attempts(), 5);
 /// assert_eq!(error.gave_up(), Some(GiveUp::Attempts));
 /// # }
@@ -144,7 +144,7 @@ pub struct RetryLayer<P = CloneBody> {
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {
-/// let client = service_fn(async |_: Request<()>| {
+/// let client = service_fn(async |_: Request<String>| {
 ///     Err::<Response<String>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
 /// });
 /// let stack: BoxCloneSyncService<_, _, BoxError> = ServiceBuilder::new()
@@ -155,7 +155,7 @@ pub struct RetryLayer<P = CloneBody> {
 ///     .layer(RetryLayer::new())
 ///     .layer(ClassifyLayer::new())
 ///     .service(client);
-/// let error = stack.oneshot(Request::new(())).await.unwrap_err();
+/// let error = stack.oneshot(Request::new(String::new())).await.unwrap_err();
 /// assert_eq!(Error::from(error).kind(), Kind::Connect);
 /// # }
 /// ```
@@ -177,21 +177,19 @@ type Boxed<R> = Pin<Box<dyn Future<Output = Result<Response<R>, Error>> + Send>>
 
 // === impl RetryLayer ===
 
-impl<T> RetryLayer<CloneBody<T>> {
+impl RetryLayer {
     /// Creates a layer with three attempts, two minutes in total and waits of up to 30 s. It clones
     /// request bodies.
     #[must_use]
     pub fn new() -> Self {
         let settings = RetrySettings {
             policy: Policy::default(),
-            replay: CloneBody::new(),
+            replay: CloneBody,
             name: None,
         };
         Self { settings }
     }
-}
 
-impl RetryLayer {
     /// Sets how request bodies are copied for a retry; see [`Replay`](crate::Replay).
     ///
     /// Give a closure an explicit body type, for example `|body: &Full<Bytes>| ..`, or `|_:
@@ -207,7 +205,7 @@ impl RetryLayer {
     }
 }
 
-impl<T> Default for RetryLayer<CloneBody<T>> {
+impl Default for RetryLayer {
     fn default() -> Self {
         Self::new()
     }
@@ -216,9 +214,9 @@ impl<T> Default for RetryLayer<CloneBody<T>> {
 impl<P> RetryLayer<P> {
     /// Sets the maximum number of attempts, including the first.
     ///
-    /// One retry is not counted: the first after a [`Reset`](crate::Kind::Reset) of a safe method,
-    /// because the server may have closed an idle connection. If only one attempt is allowed, there
-    /// is no such retry.
+    /// If a layer below expects a token later, an attempt that ends without one is not counted,
+    /// because the backoff of the token endpoint and the deadline bound that wait. If only one
+    /// attempt is allowed, there is no retry at all.
     #[must_use]
     pub const fn attempts(mut self, attempts: NonZeroU32) -> Self {
         self.settings.policy.attempts = attempts;

@@ -7,13 +7,13 @@
 //! its outcome.
 //!
 //! ```
-//! use http::{HeaderMap, StatusCode};
+//! use http::Response;
 //! use tower_tds_outcome::Outcome;
 //!
-//! let outcome = |status| Outcome::of_head(status, &HeaderMap::new());
-//! assert_eq!(outcome(StatusCode::OK), Outcome::Accepted);
-//! assert_eq!(outcome(StatusCode::UNAUTHORIZED), Outcome::TokenRefused);
-//! assert_eq!(outcome(StatusCode::LOCKED), Outcome::RateExceeded);
+//! let outcome = |status: u16| Outcome::of_response(&Response::builder().status(status).body(()).unwrap());
+//! assert_eq!(outcome(200), Outcome::Accepted);
+//! assert_eq!(outcome(401), Outcome::TokenRefused);
+//! assert_eq!(outcome(423), Outcome::RateExceeded);
 //! ```
 //!
 //! A server, a proxy or an HTTP client may echo your secret in a text, so let [`Secrets`] redact such texts before you

@@ -90,25 +90,18 @@ impl Outcome {
     /// Reads a response: the outcome in its extensions, or else its head.
     #[inline]
     pub fn of_response<B>(response: &Response<B>) -> Self {
-        let own = response.extensions().get::<Self>();
-        own.copied()
-            .unwrap_or_else(|| Self::of_head(response.status(), response.headers()))
-    }
-
-    /// Reads the head of a response.
-    #[inline]
-    #[must_use]
-    pub fn of_head(status: StatusCode, headers: &HeaderMap) -> Self {
-        if status.is_success() {
-            // A scan of a few names is faster than a hash.
-            let is_grpc = headers.keys().any(|name| *name == GRPC_STATUS);
-            return if is_grpc {
-                of_grpc(headers)
-            } else {
-                Self::Accepted
-            };
+        if let Some(own) = response.extensions().get() {
+            return *own;
         }
-        of_refusal(status, headers)
+        let (status, headers) = (response.status(), response.headers());
+        if !status.is_success() {
+            return of_refusal(status, headers);
+        }
+        // A scan of a few names is faster than a hash.
+        match headers.keys().any(|name| *name == GRPC_STATUS) {
+            true => of_grpc(headers),
+            false => Self::Accepted,
+        }
     }
 
     /// Reads the text of a 401 or 403, from its body or from a parameter of its challenge: is the token invalid, or is

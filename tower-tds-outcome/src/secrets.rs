@@ -40,7 +40,7 @@ mod tests;
 /// assert!(!format!("{secrets:?}").contains("pa55"));
 /// ```
 #[derive(Clone, Default)]
-pub struct Secrets(Arc<Mutex<Arc<Vec<Known>>>>);
+pub struct Secrets(Arc<Mutex<Vec<Known>>>);
 
 /// Keeps a value known until it is dropped, however many others of its name are added.
 #[derive(Clone)]
@@ -49,12 +49,11 @@ pub struct SecretGuard(
     Arc<Zeroizing<String>>,
 );
 
-/// Value with its name, and the texts to search for. Their memory is overwritten when the last reader drops them.
-#[derive(Clone)]
+/// Value with its name, and the texts to search for. Their memory is overwritten when they are dropped.
 struct Known {
     name: &'static str,
     value: Arc<Zeroizing<String>>,
-    variants: Arc<[Variant]>,
+    variants: Vec<Variant>,
 }
 
 /// A value as a text may have it: as it is, decoded, or inside of base64.
@@ -88,7 +87,6 @@ impl Secrets {
             self.add("password", password);
         }
         let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let values = Arc::make_mut(&mut values);
         // A value that is added again becomes the newest one. The newest are in front.
         let known = values.iter().position(|known| **known.value == value);
         let known = known.map_or_else(|| Known::new(name, value), |at| values.remove(at));
@@ -114,10 +112,9 @@ impl Secrets {
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
         let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let values = Arc::clone(&values);
         // Tokens of one issuer begin alike, so that one search finds all of them.
         let mut known = BTreeMap::<_, Vec<_>>::new();
-        for variant in values.iter().flat_map(|known| &*known.variants) {
+        for variant in values.iter().flat_map(|known| &known.variants) {
             known.entry(variant.begin()).or_default().push(variant);
         }
         let layers = iter::successors(Some(Decoded::new(text)), Decoded::inner).take(DEEPEST);
@@ -178,7 +175,7 @@ impl Known {
         Self {
             name,
             value: Arc::new(value.to_owned().into()),
-            variants: variants.into(),
+            variants,
         }
     }
 }

@@ -11,7 +11,7 @@ use http::{Request, Response};
 use tokio::time::timeout;
 use tower_oidc_cc::TokenSource;
 use tower_service::Service;
-use tower_tds_errors::{CloneBody, Error, RetryLayer};
+use tower_tds_errors::{Error, RetryLayer};
 use tower_tds_limits::Limiter;
 
 use self::{
@@ -158,7 +158,7 @@ impl Client {
     /// layer appear in [`Status::limits`] but not in [`Status::calls`], and
     /// [`shutdown`](Self::shutdown) waits only for those in flight.
     #[must_use]
-    pub fn layer<T>(&self) -> TdsLayer<CloneBody<T>> {
+    pub fn layer(&self) -> TdsLayer {
         let sender = &self.sender;
         let origins = [sender.origin.clone()];
         let retry = match &sender.name {

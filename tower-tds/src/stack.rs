@@ -112,7 +112,7 @@ pin_project! {
 
 // === impl TdsLayer ===
 
-impl<T> TdsLayer<CloneBody<T>> {
+impl TdsLayer {
     /// Creates the layer. It sends tokens of `tokens` to these origins only, within the limits of
     /// `limiter`.
     #[must_use]
@@ -130,9 +130,7 @@ impl<T> TdsLayer<CloneBody<T>> {
             classify,
         }
     }
-}
 
-impl TdsLayer {
     /// Sets the retry layer, which also holds the deadline of the calls.
     #[must_use]
     pub fn retry<Q>(self, retry: RetryLayer<Q>) -> TdsLayer<Q> {

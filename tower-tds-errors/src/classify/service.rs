@@ -251,10 +251,10 @@ where
         let this = self.project();
         if this.read.is_none() {
             match ready!(this.inner.poll(cx)) {
-                Ok(response) if this.noted.is_answered(&response) => {
-                    return Poll::Ready(Ok(response));
-                }
-                Ok(response) => *this.read = Some(this.noted.read(response)),
+                Ok(response) => match by_head(&this.noted.request, &response) {
+                    None => return Poll::Ready(Ok(response)),
+                    Some(kind) => *this.read = Some(this.noted.read(kind, response)),
+                },
                 Err(error) => return Poll::Ready(Err(this.noted.failed(error.into()))),
             }
         }
@@ -285,13 +285,6 @@ impl Noted {
         }
     }
 
-    /// Whether the response passes unchanged.
-    #[inline]
-    fn is_answered(&self, head: &Response<impl Sized>) -> bool {
-        let own = head.extensions().get().copied();
-        by_head(&self.request, own, head.status(), head.headers()).is_none()
-    }
-
     /// Makes the error of a call without a response.
     #[cold]
     fn failed(&self, error: BoxError) -> Error {
@@ -302,7 +295,7 @@ impl Noted {
 
     /// Makes the error of a response.
     #[cold]
-    fn read<R>(&self, response: Response<R>) -> Read
+    fn read<R>(&self, kind: Kind, response: Response<R>) -> Read
     where
         R: Body<Data: Send> + Send + 'static,
     {
@@ -315,17 +308,7 @@ impl Noted {
                 .map(|end| end.checked_sub(HEADROOM).unwrap_or(end));
             let until = until.into_iter().chain(late).min();
             let (bytes, is_complete) = read(body, noted.bounds.bytes, until).await;
-            let own = head.extensions.get().copied();
-            // There is no error for a success only, which does not get here.
-            let error = error_of(
-                &noted.request,
-                own,
-                head.status,
-                head.headers,
-                bytes,
-                !is_complete,
-            );
-            let mut error = error.unwrap_or_else(|| Error::from_kind(Kind::Unrecognized));
+            let mut error = error_of(&noted.request, kind, head, bytes, !is_complete);
             noted.note(&mut error);
             error
         }))

@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 use super::policy::{Policy, RetryState};
 use super::request::{Attempt, Replay};
 use super::trace::{CallRecord, Name};
-use crate::classify::{RequestFacts, error_of, is_success};
+use crate::classify::{RequestFacts, by_head, error_of, is_success};
 use crate::clock::{self, Timer};
 use crate::error::Error;
 use crate::kind::{GiveUp, Kind};
@@ -182,8 +182,8 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
             "its Content-Length is not that of its body{}",
             size.unwrap_or_default()
         );
-        let error = Error::new(Kind::InvalidRequest, text);
-        Err(self.note_request(error.with_advice(LENGTH)))
+        let error = Error::new(Kind::InvalidRequest, text).with_advice(LENGTH);
+        Err(error.with_request(self.method.clone(), &self.uri))
     }
 
     /// Returns the request of the next attempt. The first is the caller's own, because layers below add headers, for
@@ -239,13 +239,17 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
     /// Returns the error of a response that no layer below has classified, by its head. Its body is
     /// dropped unread.
     fn unclassified<R>(&self, response: &Response<R>) -> Option<Error> {
-        let own = response.extensions().get::<Outcome>().copied();
-        if own.is_none() && is_success(response.status()) {
+        let has_own = response.extensions().get::<Outcome>().is_some();
+        if !has_own && is_success(response.status()) {
             return None;
         }
         let request = RequestFacts::of(&self.map(), None);
-        let (status, headers) = (response.status(), response.headers().clone());
-        error_of(&request, own, status, headers, Vec::new(), true)
+        let kind = by_head(&request, response)?;
+        let (mut head, ()) = Response::new(()).into_parts();
+        head.status = response.status();
+        head.headers = response.headers().clone();
+        head.extensions = response.extensions().clone();
+        Some(error_of(&request, kind, head, Vec::new(), true))
     }
 
     /// Records a success, also in the budget, or in the response by the number of its attempt.
@@ -317,8 +321,9 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
     /// Returns the error of a call at its deadline, if no layer below returned one.
     #[cold]
     fn late(&mut self, waited_for: &'static str, sent: Sent) -> Error {
-        let error = Error::from_kind(Kind::Timeout).with_sent(sent);
-        self.ended(error.with_waited_for(waited_for))
+        let mut error = Error::from_kind(Kind::Timeout).with_sent(sent);
+        error.facts_mut().cause.waited_for = Some(waited_for.into());
+        self.ended(error)
     }
 
     /// Returns the final error of a call whose last attempt ended with `error` at the deadline, or
@@ -356,9 +361,9 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
     }
 
     /// Records the totals of the call, and why it ends.
-    fn note(&self, error: Error, stop: GiveUp, has_begun: bool) -> Error {
-        let mut error = self.note_request(error);
+    fn note(&self, mut error: Error, stop: GiveUp, has_begun: bool) -> Error {
         let facts = error.facts_mut();
+        facts.note_request(&self.method, &self.uri);
         facts.attempts = match &self.past {
             Some(past) => {
                 past.note_sent(facts);
@@ -374,12 +379,6 @@ impl<S, B, P: Replay<B>> RetriedCall<S, B, P> {
             stop = %stop,
             "request failed",
         );
-        error
-    }
-
-    fn note_request(&self, mut error: Error) -> Error {
-        let facts = error.facts_mut();
-        facts.note_request(&self.method, &self.uri);
         error
     }
 }

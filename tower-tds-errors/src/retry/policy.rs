@@ -17,7 +17,7 @@ use super::budget::RetryBudget;
 use super::request::Repeat;
 use crate::clock::HEADROOM;
 use crate::error::{Error, Facts};
-use crate::kind::{Advice, GiveUp, Kind, SILENCE};
+use crate::kind::{Advice, GiveUp, SILENCE};
 
 /// Policy of a retry layer.
 #[derive(Clone, Debug)]
@@ -45,8 +45,6 @@ pub(super) struct RetryState {
     pub(super) counted: u32,
     /// Whether a retry that is allowed only once was made.
     used_single_retry: bool,
-    /// Whether the one retry for a connection closed while idle is left.
-    may_be_idle: bool,
     /// [`Sent`] of the last attempt that was sent, in case the final failure was not.
     sent: Sent,
     /// Failure before the current wait.
@@ -66,10 +64,7 @@ impl Policy {
         let outer = outer.map(|it| Instant::from_std(it.at));
         let own = self.deadline.or(outer.is_none().then_some(DEADLINE));
         let own = own.and_then(|after| now.checked_add(after));
-        match (outer, own) {
-            (Some(outer), Some(own)) => Some(outer.min(own)),
-            (outer, own) => outer.or(own),
-        }
+        outer.into_iter().chain(own).min()
     }
 
     /// Returns the longest wait before retry `n`, counted from 0: exponential, and drawn in full, because that spreads
@@ -113,7 +108,6 @@ impl RetryState {
             attempts: 1,
             counted: 1,
             used_single_retry: false,
-            may_be_idle: method.is_safe(),
             sent: Sent::Never,
             failure: None,
             answer: None,
@@ -175,16 +169,13 @@ impl RetryState {
         if !self.is_idempotent && error.sent() != Sent::Never && !is_unauthorized {
             return Err(GiveUp::NotIdempotent);
         }
-        // The server may have closed the connection while it was idle. Another attempt then follows
-        // at once, and is not counted.
-        let was_idle = error.kind() == Kind::Reset && self.may_be_idle;
         if left.is_some_and(|left| left <= HEADROOM) {
             return Err(GiveUp::Deadline);
         }
         // A token that cannot be had yet costs no attempt, because the backoff of its endpoint and the
         // deadline bound the wait.
         let is_awaited = error.is_free() && error.sent() == Sent::Never;
-        let is_counted = !(was_idle || is_awaited) || policy.attempts == NonZeroU32::MIN;
+        let is_counted = !is_awaited || policy.attempts == NonZeroU32::MIN;
         // Checked before the copy, which the last attempt does not have: the reason to report is
         // the number of attempts.
         if is_counted && self.counted >= policy.attempts.get() {
@@ -201,16 +192,17 @@ impl RetryState {
         if left.is_some_and(|left| floor >= left) {
             return Err(GiveUp::Deadline);
         }
-        let is_at_once = advice == Advice::Once || was_idle;
-        let wait = if is_at_once && error.retry_after().is_none() {
+        let wait = if advice == Advice::Once && error.retry_after().is_none() {
             Duration::ZERO
         } else {
-            // Jitter takes at most half of the time that is left after the floor, so that the
-            // attempt has the other half, and never raises a wait above the longest one.
-            let after = left.map(|left| left.saturating_sub(floor));
-            let half = after.and_then(|after| after.checked_div(2));
-            let room = longest.saturating_sub(floor);
-            self.draw(floor, room.min(half.unwrap_or(Duration::MAX)), policy)
+            // Calls that failed with the same hint are spread over half of it. Jitter takes at most
+            // half of the time that is left after the floor, so that the attempt has the other
+            // half, and never raises a wait above the longest one.
+            let nth = self.counted.saturating_sub(1);
+            let above = policy.backoff(nth).saturating_sub(floor);
+            let room = left.map_or(Duration::MAX, |left| half(left.saturating_sub(floor)));
+            let room = room.min(longest.saturating_sub(floor));
+            floor.saturating_add(up_to(above.max(half(floor)).min(room)))
         };
         // An attempt is free if the one before it made no work for the service, if a layer below paces it, or if a newer
         // token may help.
@@ -220,24 +212,12 @@ impl RetryState {
             return Err(GiveUp::Budget);
         }
         self.used_single_retry |= advice == Advice::Once;
-        self.may_be_idle &= !was_idle;
         if error.sent() != Sent::Never {
             self.sent = error.sent();
         }
         self.attempts = self.attempts.saturating_add(1);
         self.counted = self.counted.saturating_add(is_counted.into());
         Ok(wait)
-    }
-
-    /// Draws a wait of at least `floor`, with jitter of at most `room` that spreads waits with the
-    /// same floor.
-    fn draw(&self, floor: Duration, room: Duration, policy: &Policy) -> Duration {
-        let nth = self.counted.saturating_sub(1);
-        let drawn = up_to(policy.backoff(nth)).saturating_sub(floor);
-        let spread = up_to(floor.checked_div(2).unwrap_or_default());
-        let above = drawn.saturating_add(spread);
-        let above = if above > room { up_to(room) } else { above };
-        floor.saturating_add(above)
     }
 }
 
@@ -248,6 +228,10 @@ fn least(error: &Error) -> Duration {
         Advice::Quota if error.retry_after().is_none() => SILENCE,
         _ => Duration::ZERO,
     }
+}
+
+fn half(time: Duration) -> Duration {
+    time.checked_div(2).unwrap_or_default()
 }
 
 /// Draws a uniformly random time from zero to `bound`.

@@ -1,9 +1,5 @@
 //! Repeated requests: a copy of the body, the permission, and the number of the attempt.
 
-use std::fmt;
-use std::marker::PhantomData;
-
-use bytes::Bytes;
 use http::Extensions;
 use http_body::Body;
 
@@ -64,15 +60,10 @@ pub trait Replay<B> {
 /// Only a body of a known size is sent again ([`Body::size_hint`]), and only while its clone still
 /// has that size, because the clones of some bodies share one stream.
 ///
-/// You need not name `T`, because the type of the request decides it: it is [`HttpBody`] for every
-/// [`Body`], and `()` for the few types that do not
-/// implement it: `()`, `&'static str`, `Bytes` and `Vec<u8>`, which adapters and tests send. Reading one leaves its
-/// clones untouched.
-pub struct CloneBody<T = HttpBody>(PhantomData<fn() -> T>);
-
-/// Marks the [`CloneBody`] of bodies that are a [`Body`].
-#[derive(Debug)]
-pub enum HttpBody {}
+/// For a type that is no [`Body`], such as the `Vec<u8>` of an adapter, give
+/// [`replay`](crate::RetryLayer::replay) a function: `|body: &Vec<u8>| Some(body.clone())`.
+#[derive(Clone, Copy, Debug)]
+pub struct CloneBody;
 
 /// Decides whether a request may be sent more than once, in place of the rule for its method.
 ///
@@ -119,26 +110,6 @@ pub struct Attempt(pub(super) u32);
 
 // === impl CloneBody ===
 
-impl<T> CloneBody<T> {
-    pub(super) const fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<T> Clone for CloneBody<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for CloneBody<T> {}
-
-impl<T> fmt::Debug for CloneBody<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CloneBody")
-    }
-}
-
 // Hidden from the compiler's advice, because a message about `Replay` is more helpful than one
 // about `Clone`.
 #[diagnostic::do_not_recommend]
@@ -151,19 +122,6 @@ impl<B: Body + Clone> Replay<B> for CloneBody {
         body.size_hint().exact()
     }
 }
-
-macro_rules! plain {
-    ($($body:ty),*) => {$(
-        #[diagnostic::do_not_recommend]
-        impl Replay<$body> for CloneBody<()> {
-            fn replay(&self, body: &$body) -> Option<$body> {
-                Some(body.clone())
-            }
-        }
-    )*};
-}
-
-plain!((), &'static str, Bytes, Vec<u8>);
 
 // === impl F ===
 

@@ -42,12 +42,12 @@ fn hanging(
     status: u16,
     hint: &'static str,
 ) -> (
-    impl Clone + Service<Request<()>, Response = Response<Hangs>, Error = BoxError, Future: Send>,
+    impl Clone + Service<Request<String>, Response = Response<Hangs>, Error = BoxError, Future: Send>,
     Arc<AtomicUsize>,
 ) {
     let seen = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&seen);
-    let service = tower::service_fn(move |_: Request<()>| {
+    let service = tower::service_fn(move |_: Request<String>| {
         count.fetch_add(1, SeqCst);
         let response = Response::builder().status(status);
         let response = response.header("retry-after", hint);
@@ -68,7 +68,7 @@ enum End {
 }
 
 /// Ends each attempt as listed.
-async fn ends(request: Request<()>, attempts: &[End]) -> Result<Response<String>, BoxError> {
+async fn ends(request: Request<String>, attempts: &[End]) -> Result<Response<String>, BoxError> {
     let number = usize::try_from(Attempt::of(request.extensions())).unwrap();
     match attempts[number - 1] {
         End::Busy => {
@@ -110,7 +110,11 @@ async fn hanging_error_body_keeps_its_status_under_any_deadline() {
                 let (service, seen) = hanging(status, hint);
                 let stack = layer.layer(ClassifyLayer::new().layer(service));
                 let start = Instant::now();
-                let error = stack.oneshot(Request::new(())).await.map(drop).unwrap_err();
+                let error = stack
+                    .oneshot(Request::new(String::new()))
+                    .await
+                    .map(drop)
+                    .unwrap_err();
                 assert_eq!(error.kind(), kind, "{status} {bound}: {error}");
                 assert_eq!(error.status().map(|status| status.as_u16()), Some(status));
                 assert!(error.body().is_empty());
@@ -146,10 +150,12 @@ async fn deadline_error_keeps_the_last_response_and_the_wait() {
         let inner = ClassifyLayer::new().layer(service);
         let start = Instant::now();
         let errors = tokio::join!(
-            layer.layer(inner.clone()).oneshot(Request::new(())),
+            layer
+                .layer(inner.clone())
+                .oneshot(Request::new(String::new())),
             layer
                 .layer(RetryLayer::new().layer(inner))
-                .oneshot(Request::new(()))
+                .oneshot(Request::new(String::new()))
         );
         assert!(start.elapsed() == ms(10_000) || last == unsent);
         for error in [errors.0.unwrap_err(), errors.1.unwrap_err()] {
@@ -222,7 +228,7 @@ async fn deadline_starts_at_the_call_not_the_first_poll() {
 
 #[tokio::test(start_paused = true)]
 async fn the_earlier_deadline_holds_and_the_default_is_for_calls_without_one() {
-    let service = tower::service_fn(async |_: Request<()>| {
+    let service = tower::service_fn(async |_: Request<String>| {
         tokio::time::sleep(ms(150_000)).await;
         Ok::<_, BoxError>(Response::new(String::new()))
     });
@@ -233,7 +239,7 @@ async fn the_earlier_deadline_holds_and_the_default_is_for_calls_without_one() {
         (own(200_000), 100_000, 100_000),
         (own(100_000), 200_000, 100_000),
     ] {
-        let mut request = Request::new(());
+        let mut request = Request::new(String::new());
         request.extensions_mut().insert(within(ms(asked)));
         let start = Instant::now();
         let stack = layer.layer(ClassifyLayer::new().layer(service));
@@ -245,7 +251,7 @@ async fn the_earlier_deadline_holds_and_the_default_is_for_calls_without_one() {
 #[tokio::test(start_paused = true)]
 async fn each_attempt_keeps_what_the_deadline_covers() {
     for covers in [false, true] {
-        let service = tower::service_fn(move |request: Request<()>| {
+        let service = tower::service_fn(move |request: Request<String>| {
             let deadline = request.extensions().get::<DeadlineAt>().unwrap();
             assert_eq!(deadline.covers_body, covers);
             let busy = Attempt::of(request.extensions()) < 3;
@@ -255,7 +261,7 @@ async fn each_attempt_keeps_what_the_deadline_covers() {
         let stack = RetryLayer::new().layer(ClassifyLayer::new().layer(service));
         let mut deadline = within(ms(60_000));
         deadline.covers_body = covers;
-        let mut request = Request::new(());
+        let mut request = Request::new(String::new());
         request.extensions_mut().insert(deadline);
         assert!(stack.oneshot(request).await.is_ok());
     }
@@ -272,7 +278,7 @@ async fn final_error_keeps_whether_an_earlier_attempt_was_sent() {
         let attempts: &[_] = Box::leak(Box::new([first, Refused, Refused]));
         let service = tower::service_fn(move |request| ends(request, attempts));
         let stack = RetryLayer::new().layer(ClassifyLayer::new().layer(service));
-        let put = || Request::put("http://host/").body(()).unwrap();
+        let put = || Request::put("http://host/").body(String::new()).unwrap();
         let error = stack.oneshot(put()).await.unwrap_err();
         assert_eq!((error.kind(), error.sent()), (Kind::Connect, sent));
         assert_eq!(error.attempts(), 3);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use tower_tds_errors::{Outcome, classify};
 
 /// A classified response means the same for the token and the limits as the response itself.
@@ -36,7 +36,9 @@ fn typed_error_means_what_its_response_means() {
                 // The gateway could not check the token, so that the kind is another.
                 let unchecked = "response indicates failure, status=502";
                 let body = if status.is_success() { "" } else { unchecked };
-                let mut expected = Outcome::of_head(status, &said);
+                let mut head = Response::new(());
+                (*head.status_mut(), *head.headers_mut()) = (status, said.clone());
+                let mut expected = Outcome::of_response(&head);
                 let typed = match classify(&request, status, &said, body) {
                     Ok(()) => expected,
                     Err(error) => Outcome::of_error(&error).unwrap_or(Outcome::Lost),

@@ -8,7 +8,7 @@ use super::{Policy, RetryState, up_to};
 use crate::kind::{Advice, SILENCE};
 use crate::{Error, GiveUp, Kind, RetryBudget, Sent};
 
-/// The state of a PUT after `attempts` attempts. Its connection was not idle.
+/// The state of a PUT after `attempts` attempts.
 fn put(seed: u64, attempts: u32) -> RetryState {
     fastrand::seed(seed);
     let mut state = RetryState::new(&Method::PUT, None);
