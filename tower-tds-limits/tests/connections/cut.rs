@@ -25,12 +25,13 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
-use tower::{Layer, ServiceBuilder, ServiceExt};
+use tower::{Layer, ServiceBuilder};
 use tower_tds_limits::{
     ConnectionLimit, ConnectionLimitLayer, Limiter, Limits, RequestLimit, RequestLimitLayer, Rules,
 };
 
 use crate::connections::{
+    ends::connect,
     get,
     listen::{Accepted, listen},
 };
@@ -227,20 +228,15 @@ async fn inside_a_short_cut_of_both_ends() {
         socket.read_to_end(&mut Vec::new()).await
     })
     .await;
-    let limits = Limits::default().connections(NonZeroU32::MIN);
-    let connector = ConnectionLimitLayer::new(Limiter::new(limits)).layer(HttpConnector::new());
-    let connect = || {
-        let uri = format!("http://{address}/").parse::<Uri>();
-        connector.clone().oneshot(uri.expect("a URI"))
-    };
-    let first = connect().await.expect("it listens");
+    let limiter = Limiter::new(Limits::default().connections(NonZeroU32::MIN));
+    let first = connect(&limiter, address).await;
     filter("-I", address.port());
     drop(first);
     sleep(SECOND).await;
     ends.notify_one();
     sleep(SECOND * 5 / 2).await;
     filter("-D", address.port());
-    let _second = connect().await.expect("it listens");
+    let _second = connect(&limiter, address).await;
     while accepted.all() < 2 {
         sleep(SECOND / 100).await;
     }
