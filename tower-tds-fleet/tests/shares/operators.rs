@@ -101,7 +101,7 @@ async fn member_of_another_service_is_refused_and_the_first_notices_nothing() {
     ];
     for other in others {
         let error = join(other).ready().await.unwrap_err();
-        let FleetError::OtherService(said) = error else {
+        let FleetError::OtherService(said) = &error else {
             panic!("{other}: {error}");
         };
         assert!(said.contains("https://data.example.org:443"), "{said}");
