@@ -37,13 +37,10 @@ pub(crate) fn poll_timer(
 /// suspension ends the [share](crate::Share).
 #[cfg(target_os = "linux")]
 pub(crate) fn suspended() -> Duration {
-    use rustix::time::{ClockId, Timespec, clock_gettime};
-    let at = |Timespec { tv_sec, tv_nsec }: Timespec| {
-        Duration::from_secs(u64::try_from(tv_sec).unwrap_or_default())
-            + Duration::from_nanos(u64::try_from(tv_nsec).unwrap_or_default())
-    };
-    let running = at(clock_gettime(ClockId::Monotonic));
-    at(clock_gettime(ClockId::Boottime)).saturating_sub(running)
+    use rustix::time::{ClockId, clock_gettime};
+    let at = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+    let running = at(ClockId::Monotonic);
+    at(ClockId::Boottime).saturating_sub(running)
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -6,7 +6,6 @@ use std::{
     fmt,
     future::{self, Future, poll_fn},
     io::{self as std_io, ErrorKind},
-    iter::successors,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -16,6 +15,7 @@ use hyper::rt::{Read, Write};
 use tokio::time::timeout;
 use tower_layer::Layer;
 use tower_service::Service;
+use tower_tds_outcome::chain;
 
 pub use self::io::LimitedIo;
 use crate::{
@@ -247,9 +247,7 @@ async fn permit(limiter: Limiter) -> Result<ConnectionPermit, Error> {
 /// A timeout does not show that, because the server may still accept the connection, and errors of
 /// other types prove nothing.
 fn is_over(error: &BoxError) -> bool {
-    let error: &(dyn std::error::Error + 'static) = &**error;
-    let mut causes = successors(Some(error), |error| (*error).source());
-    let cause = causes.find_map(|error| error.downcast_ref::<std_io::Error>());
+    let cause = chain(&**error).find_map(|error| error.downcast_ref::<std_io::Error>());
     cause.is_some_and(|error| error.kind() != ErrorKind::TimedOut)
 }
 

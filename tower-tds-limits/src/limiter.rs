@@ -8,7 +8,7 @@ use crate::{
     account::{Account, Granted},
     clock,
     error::WaitCause,
-    limits::{Limits, Proof, Quota, Share, TIMED_OUT},
+    limits::{Limits, Quota, Share},
     pause::Pause,
     sockets::Connections,
     wait::{Limit as _, Priority, shared::Shared},
@@ -318,12 +318,8 @@ impl Stack {
 /// How long a request may count after its process has ended.
 fn counts_for(limits: &Limits) -> Duration {
     let longest = limits.quotas().iter().map(Quota::hold).max();
-    let counted = match limits.proof {
-        Proof::Head => limits.lost_after.max(TIMED_OUT),
-        // Behind a gateway that timed out, a request may begin late, and its end is not seen.
-        Proof::End => limits.lost_after.saturating_add(TIMED_OUT),
-    };
-    counted.saturating_add(longest.unwrap_or_default().saturating_mul(2))
+    let intervals = longest.unwrap_or_default().saturating_mul(2);
+    limits.lost_after.saturating_add(intervals)
 }
 
 /// How often a shutdown looks whether something is in flight, which callers don't notice.

@@ -217,9 +217,9 @@ impl Limits {
 
     /// Sets for how long a request whose response never came may still be counted.
     ///
-    /// Until then, a request that was cancelled, timed out or reset may be on its way, so its permit
-    /// stays live for this time and one interval of the quota. By default it is 10 s; more than a
-    /// day counts as a day.
+    /// Until then, a request that was cancelled or reset, or that has timed out here or at a gateway
+    /// (504), may be on its way, so its permit stays live for this time and one interval of the quota.
+    /// By default it is 10 s; more than a day counts as a day.
     ///
     /// Your kernel must not resend for longer: if you build the TCP connector, set its
     /// `TCP_USER_TIMEOUT` to this value or less (see
@@ -401,10 +401,6 @@ impl Share {
 /// Contract of the transport data service, "Limits": 50 parallel requests per second, beyond which
 /// it answers 423.
 const REQUESTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(50 - 1);
-
-/// How long after a gateway's 504 the service behind it may begin the request: a second, which is an
-/// assumption, not a proof.
-pub(crate) const TIMED_OUT: Duration = Duration::from_secs(1);
 
 /// From the same page, "Limits": 60 parallel connections per IP address, beyond which it answers
 /// 416.

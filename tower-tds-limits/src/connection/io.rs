@@ -15,7 +15,7 @@ use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::{
     runtime::Handle,
-    time::{Instant, timeout},
+    time::{Instant, timeout_at},
 };
 
 use crate::{
@@ -29,7 +29,8 @@ use crate::{
 ///
 /// | after this side's close | the permit returns |
 /// |---|---|
-/// | the server closes or resets, or had before | then, but no earlier than a second after our close, because the server counts until it has our FIN |
+/// | the server closes or resets within a third of a second, or had before | after a second, because the server counts until it has our FIN |
+/// | it closes or resets later | after twice that time and a second at most, because a FIN that was lost is sent again by then |
 /// | a read or write has failed otherwise, as in a network outage | after 30 s, because an end that the kernel then reports does not come from the server |
 /// | the server sends 256 KiB more | a second after the socket is dropped |
 /// | none of these | after 30 s |
@@ -177,17 +178,19 @@ impl<T: Unpin> OpenSocket<T> {
 
 impl<T: Read + Write + Unpin> OpenSocket<T> {
     async fn close(mut self) {
-        let ended = clock::now();
-        let over = timeout(LONGEST_CLOSE, self.over()).await;
+        let latest = clock::now() + LONGEST_CLOSE;
+        let over = timeout_at(latest, self.over()).await;
         drop(self.socket);
-        self.permit.give_back(match over {
-            Ok(since) if !self.is_cut => since + LINGERS,
-            _ => ended + LONGEST_CLOSE,
-        });
+        let over = over.ok().filter(|_| !self.is_cut);
+        self.permit
+            .give_back(over.map_or(latest, |at| at.min(latest)));
     }
 
     /// Ends this side, then reads until the server has ended its own or the connection is broken.
-    /// Returns when this side's end or reset was sent.
+    /// Returns when the server surely has this side's end or reset.
+    ///
+    /// The server's end does not show that: both may have been lost in a cut, and its own sent again
+    /// first. A kernel waits for less than a second, and then twice as long each time.
     async fn over(&mut self) -> Instant {
         let ended = clock::now();
         // The error can be ignored: either this side had ended before, or the read below returns it
@@ -197,9 +200,12 @@ impl<T: Read + Write + Unpin> OpenSocket<T> {
         let mut left = ON_ITS_WAY;
         loop {
             match poll_fn(|cx| self.poll_read(cx)).await {
-                0 => return ended,
+                0 => {
+                    let took = clock::now() - ended;
+                    return ended + LINGERS.max(2 * took + took.min(LINGERS));
+                }
                 // A server that still sends receives a reset (RFC 1122, section 4.2.2.13).
-                came if came > left => return clock::now(),
+                came if came > left => return clock::now() + LINGERS,
                 came => left -= came,
             }
         }

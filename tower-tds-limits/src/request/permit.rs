@@ -17,7 +17,7 @@ use crate::{
     account::{Account, Granted, reactions::is_within},
     clock::{self, nanos},
     limiter::Stack,
-    limits::{Proof, TIMED_OUT},
+    limits::Proof,
 };
 
 /// Permit of one sent request. Its methods and its drop record each stage in the account once.
@@ -84,13 +84,9 @@ impl RequestPermit {
     pub(super) fn record(&mut self, outcome: Outcome, is_whole: bool) -> bool {
         match outcome {
             Outcome::Unsent => self.withdraw(),
-            // After such an outcome neither the head nor the end of the body is a proof.
-            Outcome::Lost => self.lose(self.stack.limits.lost_after),
-            // The service behind the gateway may still begin the request, and end it at any time.
-            Outcome::GatewayTimedOut => self.lose(match self.stack.limits.proof {
-                Proof::Head => TIMED_OUT,
-                Proof::End => TIMED_OUT + self.stack.limits.lost_after,
-            }),
+            // Neither the head nor the end of the body is a proof: behind a gateway that timed out,
+            // the service may still begin the request.
+            Outcome::Lost | Outcome::GatewayTimedOut => self.lose(self.stack.limits.lost_after),
             outcome => self.prove_by_head(outcome, is_whole),
         }
         self.stage != Stage::Over

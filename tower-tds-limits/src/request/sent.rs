@@ -258,7 +258,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 const MOST: usize = 256 * 1024;
 
 /// How long after the peer has ended a connection its request may still be counted by what is behind
-/// it, which is an assumption like that about a 504.
+/// it, which is an assumption.
 const ENDED: Duration = Duration::from_millis(500);
 
 #[cfg(all(test, feature = "connect"))]

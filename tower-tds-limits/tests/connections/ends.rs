@@ -1,27 +1,24 @@
 //! Servers that end their side first and read on (RFC 9112, section 9.6). They count a connection
 //! until they have seen the client's end.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use http::Uri;
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     task::JoinSet,
     time::sleep,
 };
 use tower::{Layer, ServiceExt};
 use tower_tds_limits::{ConnectionLimitLayer, LimitedIo, Limiter};
 
-use crate::connections::{client, get, limited, limiter, server::BODY};
+use crate::connections::{
+    client, get, limited, limiter,
+    listen::{Accepted, listen},
+    server::BODY,
+};
 
 /// When the server ends its side.
 #[derive(Debug, Clone, Copy)]
@@ -31,37 +28,16 @@ enum Ends {
     After(Duration),
 }
 
-/// Connections from the accept until the client's end has come.
-#[derive(Debug, Default)]
-struct Counts {
-    open: AtomicU32,
-    most: AtomicU32,
-    all: AtomicU32,
-}
-
-/// Starts a server that sees each end of a client `late`.
-async fn start(ends: Ends, late: Duration) -> (SocketAddr, Arc<Counts>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    let counts = Arc::<Counts>::default();
-    let counted = Arc::clone(&counts);
-    tokio::spawn(async move {
-        loop {
-            let (mut socket, _) = listener.accept().await.expect("loopback accepts");
-            let open = counted.open.fetch_add(1, SeqCst) + 1;
-            counted.most.fetch_max(open, SeqCst);
-            counted.all.fetch_add(1, SeqCst);
-            let counts = Arc::clone(&counted);
-            tokio::spawn(async move {
-                serve(&mut socket, ends).await;
-                // A client that resets has ended as well.
-                socket.read_to_end(&mut Vec::new()).await.ok();
-                sleep(late).await;
-                counts.open.fetch_sub(1, SeqCst);
-            });
-        }
-    });
-    (address, counts)
+/// Starts a server that sees each end of a client [`LATE`].
+async fn start(ends: Ends) -> (SocketAddr, Arc<Accepted>) {
+    listen(move |mut socket| async move {
+        serve(&mut socket, ends).await;
+        // A client that resets has ended as well.
+        socket.read_to_end(&mut Vec::new()).await.ok();
+        sleep(LATE).await;
+        socket
+    })
+    .await
 }
 
 async fn serve(socket: &mut TcpStream, ends: Ends) {
@@ -90,8 +66,7 @@ fn uri(address: SocketAddr) -> Uri {
 /// Makes three calls for each of this many data connections, all at once. Returns the most
 /// connections that the server counted.
 async fn most_of_three_rounds(data: u32) -> u32 {
-    // `LATE` is within the second that a segment takes at most.
-    let (address, counts) = start(Ends::AfterItsResponse, LATE).await;
+    let (address, accepted) = start(Ends::AfterItsResponse).await;
     let limiter = limiter(data);
     let service = limited(&limiter, client(&limiter));
     let mut calls = JoinSet::new();
@@ -101,8 +76,8 @@ async fn most_of_three_rounds(data: u32) -> u32 {
     for body in calls.join_all().await {
         assert_eq!(body.expect("every call is answered"), BODY);
     }
-    assert_eq!(counts.all.load(SeqCst), 3 * data);
-    counts.most.load(SeqCst)
+    assert_eq!(accepted.all(), 3 * data);
+    accepted.most()
 }
 
 #[tokio::test]
@@ -117,7 +92,10 @@ async fn server_that_closes_first_and_reads_on_counts_no_more_than_the_limit() {
     assert_eq!(seen, (59, 5, 3, 1));
 }
 
-async fn connect(limiter: &Limiter, address: SocketAddr) -> TokioIo<LimitedIo<TokioIo<TcpStream>>> {
+pub(crate) async fn connect(
+    limiter: &Limiter,
+    address: SocketAddr,
+) -> TokioIo<LimitedIo<TokioIo<TcpStream>>> {
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
     let socket = connector.oneshot(uri(address)).await;
     TokioIo::new(socket.expect("it listens"))
@@ -128,7 +106,7 @@ async fn connect(limiter: &Limiter, address: SocketAddr) -> TokioIo<LimitedIo<To
 async fn crossing_ends_stay_within_the_limit() {
     let ends = Duration::from_millis(20);
     let mut rng = fastrand::Rng::with_seed(7);
-    let (address, counts) = start(Ends::After(ends), LATE).await;
+    let (address, accepted) = start(Ends::After(ends)).await;
     let limiter = limiter(4);
     let mut lanes = JoinSet::new();
     for _ in 0..8 {
@@ -142,7 +120,8 @@ async fn crossing_ends_stay_within_the_limit() {
         });
     }
     lanes.join_all().await;
-    assert_eq!((counts.most.load(SeqCst), counts.all.load(SeqCst)), (4, 16));
+    assert_eq!((accepted.most(), accepted.all()), (4, 16));
 }
 
+/// Within the second that a segment takes at most.
 const LATE: Duration = Duration::from_millis(400);

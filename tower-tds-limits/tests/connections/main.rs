@@ -7,6 +7,7 @@ mod contention;
 mod cut;
 mod ends;
 mod leaks;
+mod listen;
 mod net;
 mod refusals;
 mod reset;
@@ -81,7 +82,7 @@ where
 }
 
 /// Waits for sockets, which are closed in the background.
-async fn all_permits_back(limiter: &Limiter) {
+pub(crate) async fn all_permits_back(limiter: &Limiter) {
     while limiter.snapshot().connections > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -120,18 +121,6 @@ async fn a_connect_that_timed_out_keeps_its_permit_for_a_second() {
     assert_eq!(limiter.snapshot().connections, 1);
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(limiter.snapshot().connections, 0);
-}
-
-#[tokio::test]
-async fn an_idle_socket_keeps_its_permit_and_a_closed_one_gives_it_back() {
-    let server = Server::start().await;
-    let limiter = limiter(2);
-    let client = client(&limiter);
-    get(client.clone(), server.uri()).await.expect("an answer");
-    assert_eq!(limiter.snapshot().connections, 1, "idle in the pool");
-    drop(client);
-    all_permits_back(&limiter).await;
-    assert_eq!(server.open_sockets(), 0);
 }
 
 #[tokio::test]
@@ -296,6 +285,6 @@ async fn connect_that_is_not_polled_loses_its_turn() {
     // Its permit is back a second later.
     drop(readied);
     next.await.expect("no panic").expect("a socket");
-    assert!(before.elapsed() <= Duration::from_millis(1_010));
+    assert!((1_000..=1_010).contains(&before.elapsed().as_millis()));
     assert!(unpolled.is_woken());
 }

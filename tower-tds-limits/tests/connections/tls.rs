@@ -1,12 +1,6 @@
 //! TLS above the limit: a server counts TCP connections.
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
-    },
-};
+use std::{io, sync::Arc};
 
 use bytes::Bytes;
 use http::Uri;
@@ -24,7 +18,7 @@ use rustls::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
@@ -32,20 +26,16 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tower::Layer;
 use tower_tds_limits::{ConnectionLimit, ConnectionLimitLayer, Limiter};
 
-use crate::connections::{get, limiter, server::BODY};
+use crate::connections::{
+    get, limiter,
+    listen::{Accepted, listen},
+    server::BODY,
+};
 
 struct TlsServer {
     uri: Uri,
     certificate: CertificateDer<'static>,
-    counts: Arc<Counts>,
-}
-
-/// Connections between the accept and the close.
-#[derive(Debug, Default)]
-struct Counts {
-    open: AtomicU32,
-    most: AtomicU32,
-    opened: AtomicU32,
+    accepted: Arc<Accepted>,
 }
 
 // === impl TlsServer ===
@@ -62,42 +52,17 @@ impl TlsServer {
             .with_single_cert(vec![cert.der().clone()], key)
             .expect("they belong together");
         let tls = TlsAcceptor::from(Arc::new(tls));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let port = listener.local_addr().expect("it is bound").port();
-        let counts = Arc::<Counts>::default();
-        let counted = Arc::clone(&counts);
-        tokio::spawn(async move {
-            loop {
-                let (socket, _) = listener.accept().await.expect("loopback accepts");
-                counted.opened.fetch_add(1, SeqCst);
-                let open = counted.open.fetch_add(1, SeqCst) + 1;
-                counted.most.fetch_max(open, SeqCst);
-                let (tls, counts) = (tls.clone(), Arc::clone(&counted));
-                tokio::spawn(async move {
-                    // The connection is forgotten no later than it closes, as at gateways.
-                    let socket = serve(socket, &tls).await;
-                    counts.open.fetch_sub(1, SeqCst);
-                    drop(socket);
-                });
-            }
-        });
+        let (address, accepted) = listen(move |socket| serve(socket, tls.clone())).await;
+        let uri = format!("https://localhost:{}/", address.port());
         Self {
-            uri: format!("https://localhost:{port}/").parse().expect("a URI"),
+            uri: uri.parse().expect("a URI"),
             certificate: cert.der().clone(),
-            counts,
+            accepted,
         }
-    }
-
-    fn most(&self) -> u32 {
-        self.counts.most.load(SeqCst)
-    }
-
-    fn opened(&self) -> u32 {
-        self.counts.opened.load(SeqCst)
     }
 }
 
-async fn serve(socket: TcpStream, tls: &TlsAcceptor) -> io::Result<TlsStream<TcpStream>> {
+async fn serve(socket: TcpStream, tls: TlsAcceptor) -> io::Result<TlsStream<TcpStream>> {
     let mut socket = tls.accept(socket).await?;
     let mut head = Vec::new();
     loop {
@@ -148,7 +113,7 @@ async fn cancelled_tls_connects_stay_within_the_limit() {
     let usual = before.elapsed();
     let mut rng = fastrand::Rng::with_seed(7);
     // A connect that is given up keeps its permit for a second, in which nothing is opened.
-    while server.opened() <= 20 {
+    while server.accepted.all() <= 20 {
         let mut calls = JoinSet::new();
         for n in 0..50 {
             let call = get(client.clone(), server.uri.clone());
@@ -161,5 +126,5 @@ async fn cancelled_tls_connects_stay_within_the_limit() {
         }
         calls.join_all().await;
     }
-    assert!(server.most() <= 3, "{}", server.most());
+    assert!(server.accepted.most() <= 3, "{:?}", server.accepted);
 }

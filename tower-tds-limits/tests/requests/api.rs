@@ -1,6 +1,6 @@
 //! The surface: auto traits, object safety, what `Debug` and `Display` show.
 
-use std::{io, num::NonZeroU32, time::Duration};
+use std::{io, num::NonZeroU32};
 
 use http::{Request, Response, Uri};
 use hyper_util::{
@@ -67,15 +67,4 @@ async fn error_below_is_the_source_and_needs_no_type_parameter() {
     };
     assert!(boxed().await.expect_err("it fails").is::<Error>());
     assert!(source.is::<io::Error>());
-}
-
-#[test]
-fn default_limits_match_the_contract() {
-    let limits = Limits::default();
-    let [quota] = limits.quotas() else {
-        panic!("one quota");
-    };
-    assert_eq!(quota.requests().get(), 50);
-    assert_eq!(quota.per(), Duration::from_secs(1));
-    assert_eq!(Limiter::new(limits).snapshot().most_connections, 60);
 }

@@ -6,9 +6,8 @@ mod probe;
 
 use std::{error::Error as _, num::NonZeroU32, time::Duration};
 
-use bytes::Bytes;
 use http::Request;
-use http_body_util::{BodyExt, Empty};
+use http_body_util::BodyExt;
 use tokio::time::{Instant, sleep};
 use tokio_test::{assert_pending, task};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
@@ -18,6 +17,7 @@ use tower_tds_limits::{
 use tower_tds_outcome::Cause;
 
 use self::probe::{Probe, ProbeError};
+use crate::requests::service::request;
 
 fn count(n: u32) -> NonZeroU32 {
     NonZeroU32::new(n).expect("a count is not zero")
@@ -38,10 +38,6 @@ fn limited(limiter: &Limiter, probe: &Probe) -> RequestLimit<Probe> {
     ServiceBuilder::new()
         .layer(RequestLimitLayer::new(limiter.clone()))
         .service(probe.clone())
-}
-
-fn request() -> Request<Empty<Bytes>> {
-    Request::new(Empty::new())
 }
 
 #[tokio::test(start_paused = true)]

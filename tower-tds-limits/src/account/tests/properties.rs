@@ -11,10 +11,7 @@ enum Fate {
     Answered(u64, u64),
     /// The same, but refused for the rate.
     Refused(u64, u64),
-    /// A gateway's 502 or 504 answers it after a delay, and the service behind counts it after a
-    /// second delay.
-    Behind(u64, u64),
-    /// It is counted or not, never answered, and cancelled after a delay.
+    /// It is counted or not, and given up after a second delay, by its caller or with a gateway's 504.
     Lost(Option<u64>, u64),
     /// It is never sent, which is known after a delay.
     Unsent(u64),
@@ -31,8 +28,7 @@ fn fate() -> impl Strategy<Value = Fate> {
     prop_oneof![
         22 => (0_u64..1_500, 0_u64..1_500).prop_map(|(there, back)| Fate::Answered(there, back)),
         1 => (0_u64..1_500, 0_u64..1_500).prop_map(|(there, back)| Fate::Refused(there, back)),
-        2 => (0_u64..1_500, 0..=whole_millis(BEHIND)).prop_map(|(over, later)| Fate::Behind(over, later)),
-        2 => (0_u64..1_000, 0_u64..500).prop_map(|(there, up)| Fate::Lost(Some(there), up)),
+        4 => (0_u64..1_500, 0_u64..=1_000).prop_map(|(up, later)| Fate::Lost(Some(up + later), up)),
         2 => (0_u64..500).prop_map(|up| Fate::Lost(None, up)),
         2 => (0_u64..300).prop_map(Fate::Unsent),
     ]
@@ -53,7 +49,6 @@ impl Fate {
             Self::Answered(there, back) | Self::Refused(there, back) => {
                 (Some(now + ms(there)), now + ms(there + back))
             }
-            Self::Behind(over, later) => (Some(now + ms(over + later)), now + ms(over)),
             Self::Lost(there, up) => (there.map(|there| now + ms(there)), now + ms(up)),
             Self::Unsent(up) => (None, now + ms(up)),
         }
@@ -64,7 +59,6 @@ impl Fate {
         let (_, over) = self.of(from);
         let until = match self {
             Self::Answered(..) | Self::Refused(..) => over + HOLD,
-            Self::Behind(..) => over + BEHIND + HOLD,
             Self::Lost(..) => over + LOST_AFTER + HOLD,
             Self::Unsent(_) => over,
         };
@@ -76,7 +70,6 @@ impl Fate {
         let outcome = match self {
             Self::Answered(..) => Outcome::Accepted,
             Self::Refused(..) => Outcome::RateExceeded,
-            Self::Behind(..) => return account.lose(now, grant, BEHIND),
             Self::Lost(..) => return account.lose(now, grant, LOST_AFTER),
             Self::Unsent(_) => return account.withdraw(grant),
         };
@@ -100,19 +93,12 @@ const HOLD: Duration = Duration::from_millis(1_002);
 /// A lost request is counted within a second.
 const LOST_AFTER: Duration = Duration::from_secs(1);
 
-/// Longest delay of a count behind the gateway.
-const BEHIND: Duration = Duration::from_secs(1);
-
 /// An account that 423s have lowered this many times from the beginning.
 fn lowered_account(limits: &Limits, times: u32) -> Account {
     let mut account = Account::new(limits);
     account.reactions = Reactions::lowered_by(times);
     account.keep(Tick::ZERO);
     account
-}
-
-fn whole_millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).expect("a short time")
 }
 
 proptest! {

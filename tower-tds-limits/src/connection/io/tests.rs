@@ -1,5 +1,6 @@
 use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
 
+use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep};
 use tokio_test::task;
 
@@ -109,8 +110,12 @@ async fn permit_is_back_after(kind: ErrorKind, place: Place) -> u64 {
         }
         assert!(Pin::new(&mut io).poll_write(cx, b"GET").is_ready());
     });
-    let before = Instant::now();
     drop(io);
+    seconds_until_it_is_back(&limiter).await
+}
+
+async fn seconds_until_it_is_back(limiter: &Limiter) -> u64 {
+    let before = Instant::now();
     while limiter.snapshot().connections > 0 {
         sleep(Duration::from_millis(10)).await;
     }
@@ -158,4 +163,19 @@ async fn a_reset_after_a_cut_proves_nothing() {
     assert_eq!(limiter.snapshot().connections, 1);
     sleep(Duration::from_secs(3)).await;
     assert_eq!(limiter.snapshot().connections, 0);
+}
+
+/// It may have been lost, and is sent again after as long at most.
+#[tokio::test(start_paused = true)]
+async fn a_late_end_of_the_server_does_not_show_that_it_has_the_end_of_this_side() {
+    for (seconds, returns) in [(0, 1), (4, 9), (20, 30)] {
+        let limiter = limiter();
+        let (client, server) = tokio::io::duplex(1);
+        drop(open(&limiter, TokioIo::new(client)));
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(seconds)).await;
+            drop(server);
+        });
+        assert_eq!(seconds_until_it_is_back(&limiter).await, returns);
+    }
 }

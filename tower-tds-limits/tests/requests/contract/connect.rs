@@ -1,21 +1,12 @@
 //! The connector's readiness: a permit that is held until the call.
 
-use std::time::Duration;
-
 use http::Uri;
-use tokio::time::advance;
 use tokio_test::{assert_pending, task};
 use tower::{Layer, Service, ServiceExt};
-use tower_tds_limits::{ConnectionLimitLayer, Limiter};
+use tower_tds_limits::ConnectionLimitLayer;
 
 use super::{limiter, probe::Probe};
-
-/// Sockets are closed in the background.
-async fn all_permits_back(limiter: &Limiter) {
-    while limiter.snapshot().connections > 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
+use crate::connections::all_permits_back;
 
 #[tokio::test(start_paused = true)]
 async fn readied_connector_is_called_and_its_clone_is_unready() {
@@ -40,17 +31,4 @@ async fn readied_connector_is_called_and_its_clone_is_unready() {
 async fn calling_an_unready_connector_panics() {
     let mut connector = ConnectionLimitLayer::new(limiter(1)).layer(Probe::new());
     drop(connector.call(Uri::from_static("http://a")));
-}
-
-#[tokio::test(start_paused = true)]
-async fn dropped_readied_connector_returns_its_permit_after_a_second() {
-    let limiter = limiter(1);
-    let mut connector = ConnectionLimitLayer::new(limiter.clone()).layer(Probe::new());
-    let readied = ServiceExt::<Uri>::ready(&mut connector).await;
-    readied.expect("there is a permit");
-    assert_eq!(limiter.snapshot().connections, 1);
-    drop(connector);
-    assert_eq!(limiter.snapshot().connections, 1);
-    advance(Duration::from_secs(1)).await;
-    assert_eq!(limiter.snapshot().connections, 0);
 }
