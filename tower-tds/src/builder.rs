@@ -205,21 +205,35 @@ impl Builder {
     /// `TDS_CLIENT_SECRET_FILE`, the path of a file with the secret.
     ///
     /// # Errors
-    /// Returns an error that names the variable if one is missing, is not text, or is not usable.
+    /// Returns an error that names the variables that are missing, or the one that is not text or not
+    /// usable.
     pub fn from_env() -> Result<Self, BuildError> {
+        let mut missing = Vec::new();
+        let mut required = |name| {
+            let value = variable(name)?;
+            missing.extend(value.is_none().then_some(name));
+            Ok::<_, BuildError>(value.unwrap_or_default())
+        };
         let auth_url = required("TDS_AUTH_URL")?;
         let base_url = required("TDS_BASE_URL")?;
         let id = required("TDS_CLIENT_ID")?;
-        let credentials = match (variable(SECRET)?, variable(SECRET_FILE)?) {
-            (Some(secret), None) => {
-                let credentials = Credentials::new(id, secret);
+        let (secret, path) = (variable(SECRET)?, variable(SECRET_FILE)?);
+        let has_secret = secret.is_some() || path.is_some();
+        missing.extend((!has_secret).then_some(EITHER_SECRET));
+        if !missing.is_empty() {
+            let names = missing.join(", ");
+            let text = format!("not set in the environment: {names}");
+            return Err(BuildError::new(text));
+        }
+        let credentials = match (secret, path) {
+            (Some(_), Some(_)) => return Err(BuildError::new(TWO_SECRETS)),
+            (None, Some(path)) => CredentialsProvider::file(id, path),
+            (secret, None) => {
+                let credentials = Credentials::new(id, secret.unwrap_or_default());
                 credentials
                     .map_err(|error| BuildError::because(UNUSABLE, error))?
                     .into()
             }
-            (None, Some(path)) => CredentialsProvider::file(id, path),
-            (Some(_), Some(_)) => return Err(BuildError::new(TWO_SECRETS)),
-            (None, None) => return Err(BuildError::new(NO_SECRET)),
         };
         Ok(Client::builder(&auth_url, &base_url, credentials))
     }
@@ -559,11 +573,6 @@ fn longest_turn(limits: &Limits) -> Duration {
     longest.saturating_mul(2).saturating_add(SLOW_ANSWER)
 }
 
-fn required(name: &'static str) -> Result<String, BuildError> {
-    let missing = || BuildError::new(format!("{name} is not set"));
-    variable(name)?.ok_or_else(missing)
-}
-
 /// Reads an environment variable. If it is empty, it counts as not set.
 fn variable(name: &'static str) -> Result<Option<String>, BuildError> {
     match env::var(name) {
@@ -586,7 +595,7 @@ const UNUSABLE: &str = "TDS_CLIENT_ID or TDS_CLIENT_SECRET is not usable";
 const TWO_SECRETS: &str =
     "TDS_CLIENT_SECRET and TDS_CLIENT_SECRET_FILE are both set: unset one of them";
 
-const NO_SECRET: &str = "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) is not set";
+const EITHER_SECRET: &str = "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE)";
 
 /// Much longer than a token endpoint needs (milliseconds), and much shorter than the default
 /// deadline of a call.
