@@ -7,7 +7,7 @@ mod contention;
 mod cut;
 mod ends;
 mod leaks;
-mod net;
+pub(crate) mod net;
 mod refusals;
 mod reset;
 mod server;
