@@ -72,8 +72,7 @@ impl Settings {
         let connections = count(self.value(CONNECTIONS).unwrap_or_default());
         let connections = connections.map_err(|why| usage(CONNECTIONS, why))?;
         let limits = limits.ok_or_else(|| usage(RATE, "it is empty".to_owned()))?;
-        let connections = of(CONNECTIONS, connections)?;
-        Ok(limits.connections(connections).in_flight(connections))
+        Ok(limits.connections(of(CONNECTIONS, connections)?))
     }
 
     /// Returns the service of a job that sends many requests.

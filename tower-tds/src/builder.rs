@@ -4,7 +4,6 @@ use std::{
     convert,
     env::{self, VarError},
     fmt,
-    num::NonZeroU32,
     sync::Arc,
     time::Duration,
 };
@@ -62,7 +61,7 @@ pub struct Builder {
     credentials: CredentialsProvider,
     /// Applied in `build`, because a token source needs the parsed addresses.
     renewal: Box<dyn FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send>,
-    limits: SharedLimits,
+    limiter: Limiter,
     retry: RetryLayer,
     answer_timeout: Duration,
     deadline: Option<Duration>,
@@ -97,28 +96,6 @@ pub struct Builder {
 #[derive(Debug)]
 pub struct AuthServer(Result<TokenEndpoint, ConfigError>);
 
-/// The limits of one IP address: give them to all of your clients behind it.
-///
-/// Requests and connections are counted per IP address, for all API keys together. After a 429 only
-/// the client that got it pauses, because that quota belongs to its key. Each client has a connection
-/// pool of its own.
-///
-/// # Examples
-/// ```
-/// use tower_tds::{Client, Credentials, Limits, SharedLimits};
-///
-/// let limits = SharedLimits::from(Limits::default());
-/// let client = |id: &str| {
-///     let credentials = Credentials::new(id, "s3cr3t").expect("it can be sent");
-///     Client::builder("https://auth.example.org", "https://data.example.org", credentials)
-///         .limits(&limits)
-/// };
-/// let (bus, metro) = (client("bus"), client("metro"));
-/// # drop((bus, metro));
-/// ```
-#[derive(Debug, Clone)]
-pub struct SharedLimits(Limiter);
-
 // === impl AuthServer ===
 
 impl From<&str> for AuthServer {
@@ -136,28 +113,6 @@ impl From<&String> for AuthServer {
 impl From<TokenEndpoint> for AuthServer {
     fn from(endpoint: TokenEndpoint) -> Self {
         Self(Ok(endpoint))
-    }
-}
-
-// === impl SharedLimits ===
-
-/// Creates the limits of one address.
-///
-/// With two or more connections, one is reserved for token calls. With a single connection, each
-/// call opens a new one and closes it, so that a token call gets its turn.
-impl From<Limits> for SharedLimits {
-    fn from(limits: Limits) -> Self {
-        // More calls would wait for a data connection after their timeouts have begun.
-        let data = limits.most_connections().get().saturating_sub(1);
-        let data = NonZeroU32::new(data).unwrap_or(NonZeroU32::MIN);
-        let in_flight = limits.most_in_flight().min(data);
-        Self(Limiter::new(limits.in_flight(in_flight)))
-    }
-}
-
-impl From<&Self> for SharedLimits {
-    fn from(shared: &Self) -> Self {
-        shared.clone()
     }
 }
 
@@ -181,7 +136,7 @@ impl Client {
             base_url: base_url.to_owned(),
             credentials: credentials.into(),
             renewal: Box::new(|tokens| tokens),
-            limits: Limits::default().into(),
+            limiter: Limits::default().into(),
             retry: RetryLayer::new(),
             answer_timeout: ANSWER_TIMEOUT,
             deadline: None,
@@ -241,13 +196,31 @@ impl Builder {
     /// Sets the limits: by default 50 requests per second and 60 connections.
     ///
     /// With two or more connections, one is reserved for the token endpoint, so that a token call
-    /// waits only for the quotas. The other connections bound the data calls in flight: each further
-    /// call waits before it is sent.
+    /// waits only for the quotas. The others bound the data calls in flight, so leave
+    /// [`Limits::in_flight`] alone unless you want fewer: each further call waits before it is sent.
+    /// With a single connection, each call opens a new one and closes it, so that a token call gets
+    /// its turn.
     ///
-    /// Give several clients behind one IP address the same [`SharedLimits`].
+    /// Requests and connections are counted per IP address, for all API keys together. So give all of
+    /// your clients behind one address clones of one [`Limiter`]. After a 429 only the client that got
+    /// it pauses, because that quota belongs to its key. Each client has a connection pool of its own.
+    ///
+    /// # Examples
+    /// ```
+    /// use tower_tds::{Client, Credentials, Limiter, Limits};
+    ///
+    /// let limiter = Limiter::new(Limits::default());
+    /// let client = |id: &str| {
+    ///     let credentials = Credentials::new(id, "s3cr3t").expect("it can be sent");
+    ///     Client::builder("https://auth.example.org", "https://data.example.org", credentials)
+    ///         .limits(limiter.clone())
+    /// };
+    /// let (bus, metro) = (client("bus"), client("metro"));
+    /// # drop((bus, metro));
+    /// ```
     #[must_use]
-    pub fn limits(mut self, limits: impl Into<SharedLimits>) -> Self {
-        self.limits = limits.into();
+    pub fn limits(mut self, limits: impl Into<Limiter>) -> Self {
+        self.limiter = limits.into();
         self
     }
 
@@ -483,7 +456,7 @@ impl Builder {
         let endpoint = self.auth.0.map_err(unusable)?;
 
         let mut passwords = Vec::new();
-        let SharedLimits(data) = &self.limits;
+        let data = &self.limiter;
         let clients = match self.clients {
             Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(data, host),
             Some(_) => {

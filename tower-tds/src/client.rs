@@ -57,8 +57,7 @@ pub(crate) mod status;
 /// Connections belong to the runtime of the call that opened them. If that runtime has ended, a
 /// call on such a connection is retried. But a current-thread runtime runs its connections only
 /// inside `block_on`: outside of it, a call from another runtime waits until the attempt times out.
-/// So give each current-thread runtime its own client, with the same
-/// [`SharedLimits`](crate::SharedLimits).
+/// So give each current-thread runtime its own client, with clones of one [`Limiter`].
 ///
 /// # Errors
 /// [`Error::kind`] is the kind of the failure, and the text has the next step. If the body of a
@@ -127,8 +126,8 @@ impl Client {
     /// in use closes at the end of its body.
     ///
     /// Cancelled calls that run in the background are in flight as well. Responses are in flight
-    /// until you have read or dropped their bodies. If several clients share
-    /// [limits](crate::SharedLimits), this waits for the requests of all of them.
+    /// until you have read or dropped their bodies. If several clients share a [`Limiter`], this
+    /// waits for the requests of all of them.
     ///
     /// # Cancel safety
     /// If the future is dropped, the client stays closed.

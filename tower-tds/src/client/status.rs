@@ -102,7 +102,7 @@ impl Status {
     ///
     /// Call it for each client before each scrape. If there are several clients, give each a
     /// [name](crate::Builder::name), which becomes the label `client` of its metrics. Without names
-    /// they overwrite each other. Clients that share [limits](crate::SharedLimits) show
+    /// they overwrite each other. Clients that share a [`Limiter`](crate::Limiter) show
     /// the same limits.
     ///
     /// The table lists all metrics of a client. Those of calls, attempts and waits are recorded as
