@@ -451,7 +451,7 @@ impl Builder {
                 "the base URL has a fragment, which is not sent",
             ));
         }
-        let base = Base::new(base_url.clone())?;
+        let base = Base::new(origin, base_url.clone())?;
         let unusable = |error| BuildError::because("the authentication URL is not usable", error);
         let endpoint = self.auth.0.map_err(unusable)?;
 
@@ -468,14 +468,12 @@ impl Builder {
                 let targets = [endpoint.uri(), &base_url];
                 let is_secure = |uri: &&Uri| uri.scheme() != Some(&Scheme::HTTP);
                 let tls = self.tls.config(targets.iter().any(is_secure))?;
-                let mut are_direct = [true; 2];
-                for (target, is_direct) in targets.into_iter().zip(&mut are_direct) {
-                    let proxy = self.proxies.of(target);
-                    let proxy = proxy
-                        .map_err(|error| BuildError::because("the proxy is not usable", error))?;
-                    *is_direct = proxy.is_none();
-                    passwords.extend(proxy.as_ref().and_then(Intercept::basic_auth).cloned());
-                }
+                let unusable = |error| BuildError::because("the proxy is not usable", error);
+                let of = |target| self.proxies.of(target).map_err(unusable);
+                let proxies = [of(targets[0])?, of(targets[1])?];
+                let named = proxies.iter().flatten();
+                passwords.extend(named.filter_map(Intercept::basic_auth).cloned());
+                let are_direct = proxies.each_ref().map(Option::is_none);
                 clients(data, host, are_direct, |limiter| {
                     connector(limiter, tls.clone(), self.proxies.clone())
                 })
@@ -505,11 +503,11 @@ impl Builder {
         if let Some(name) = &self.name {
             retry = retry.name(Arc::clone(name));
         }
-        let mut layer = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
-            .retry(retry.replay(ReplayBytes))
-            .answer_timeout(self.answer_timeout);
+        let mut layer = TdsLayer::new(tokens.clone(), [base.origin.clone()], data.clone())
+            .retry(retry.replay(ReplayBytes));
+        layer.limit = layer.limit.answer_timeout(self.answer_timeout);
         if let Some((bytes, time)) = self.error_bodies {
-            layer = layer.error_bodies(bytes, time);
+            layer.classify = layer.classify.error_bodies(bytes, time);
         }
         Ok(Client::new(Sender {
             stack: stack(&layer, (self.decode)(clients.data)),
@@ -520,8 +518,8 @@ impl Builder {
             read_timeout: self.read_timeout,
             calls: CallTracker::default(),
             tokens,
-            origin,
-            limiter: layer.limiter().clone(),
+            // With the pause of this layer's services.
+            limiter: layer.limit.limiter().clone(),
         }))
     }
 }

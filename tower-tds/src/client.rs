@@ -159,7 +159,7 @@ impl Client {
     #[must_use]
     pub fn layer<T>(&self) -> TdsLayer<CloneBody<T>> {
         let sender = &self.sender;
-        let origins = [sender.origin.clone()];
+        let origins = [sender.base.origin.clone()];
         let retry = match &sender.name {
             Some(name) => RetryLayer::new().name(Arc::clone(name)),
             None => RetryLayer::new(),

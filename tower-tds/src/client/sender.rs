@@ -17,7 +17,7 @@ use std::{
 use http::{Method, Request, Response, Uri, Version};
 use tokio::{sync::Notify, time::Instant};
 use tower::Layer as _;
-use tower_oidc_cc::{Origin, TokenSource};
+use tower_oidc_cc::TokenSource;
 use tower_service::Service;
 use tower_tds_errors::{Error, Kind, RetryFuture};
 use tower_tds_limits::{Limiter, PermitBody};
@@ -47,7 +47,6 @@ pub(crate) struct Sender {
     pub(crate) read_timeout: Duration,
     pub(crate) calls: CallTracker,
     pub(crate) tokens: TokenSource,
-    pub(crate) origin: Origin,
     pub(crate) limiter: Limiter,
 }
 
