@@ -136,7 +136,8 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// Next steps of a programmer, each with that of a user of this program.
-pub(crate) const WORDS: [(&str, &str); 5] = [
+pub(crate) const WORDS: [(&str, &str); 6] = [
+    ("the base URL has", "TDS_BASE_URL has"),
     ("Builder::proxy", "--proxy or TDS_PROXY"),
     (
         "use `new` with the whole address",

@@ -7,10 +7,10 @@ use tds_sim::{Config, Server};
 use tokio::time::timeout;
 use tower_tds::{
     AuthServer, Builder, Client, Credentials, CredentialsProvider, Limits, Quota,
-    layers::token::TokenEndpoint,
+    layers::token::{Origin, TokenEndpoint},
 };
 use tower_tds_fleet::RedisTokens;
-use tower_tds_outcome::{Secrets, is_loopback};
+use tower_tds_outcome::Secrets;
 
 use crate::{
     answer::Accept,
@@ -72,8 +72,7 @@ impl Settings {
         let connections = count(self.value(CONNECTIONS).unwrap_or_default());
         let connections = connections.map_err(|why| usage(CONNECTIONS, why))?;
         let limits = limits.ok_or_else(|| usage(RATE, "it is empty".to_owned()))?;
-        let connections = of(CONNECTIONS, connections)?;
-        Ok(limits.connections(connections).in_flight(connections))
+        Ok(limits.connections(of(CONNECTIONS, connections)?))
     }
 
     /// Returns the service of a job that sends many requests.
@@ -148,16 +147,10 @@ impl Settings {
                 "not set: {names}; --simulate calls a simulated service instead"
             )));
         };
-        let is_plain = |url: &str| {
-            let url = Some(url).filter(|url| url.starts_with("http://"))?;
-            Some(!is_loopback(url.parse::<Uri>().ok()?.host()?))
-        };
         for (name, url) in [(auth_name, auth), (BASE_URL, base)] {
-            if is_plain(url) == Some(true) {
-                let why =
-                    "only https:// reaches another machine, because anyone could read the key";
-                return Err(self.unusable(name, &why));
-            }
+            let unusable = |error: &dyn Error| self.unusable(name, &causes(error));
+            let uri: Uri = url.parse().map_err(|error| unusable(&error))?;
+            Origin::from_uri(&uri).map_err(|error| unusable(&error))?;
         }
         if auth_name == TOKEN_URL && auth.contains('?') {
             warn("TDS_TOKEN_URL has a query, which may hold a key, so it is not shown");

@@ -287,6 +287,12 @@ impl Limiter {
     }
 }
 
+impl From<Limits> for Limiter {
+    fn from(limits: Limits) -> Self {
+        Self::new(limits)
+    }
+}
+
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")

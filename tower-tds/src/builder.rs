@@ -4,15 +4,14 @@ use std::{
     convert,
     env::{self, VarError},
     fmt,
-    num::NonZeroU32,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use http::{Request, Uri, header, uri::Scheme};
 use hyper::rt::{Read, Write};
 use hyper_util::client::{legacy::connect::Connection, proxy::matcher::Intercept};
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tower::{BoxError, ServiceBuilder};
 use tower_oidc_cc::{
     ConfigError, Credentials, CredentialsProvider, Origin, TokenEndpoint, TokenSource,
@@ -30,7 +29,7 @@ use crate::{
         base::Base,
         body::READ_TIMEOUT,
         request::{ReplayBytes, RequestBody},
-        sender::{CallTracker, Sender, stack},
+        sender::{Sender, stack},
     },
     error::BuildError,
     http::{
@@ -62,7 +61,7 @@ pub struct Builder {
     credentials: CredentialsProvider,
     /// Applied in `build`, because a token source needs the parsed addresses.
     renewal: Box<dyn FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send>,
-    limits: SharedLimits,
+    limiter: Limiter,
     retry: RetryLayer,
     answer_timeout: Duration,
     deadline: Option<Duration>,
@@ -97,28 +96,6 @@ pub struct Builder {
 #[derive(Debug)]
 pub struct AuthServer(Result<TokenEndpoint, ConfigError>);
 
-/// The limits of one IP address: give them to all of your clients behind it.
-///
-/// Requests and connections are counted per IP address, for all API keys together. After a 429 only
-/// the client that got it pauses, because that quota belongs to its key. Each client has a connection
-/// pool of its own.
-///
-/// # Examples
-/// ```
-/// use tower_tds::{Client, Credentials, Limits, SharedLimits};
-///
-/// let limits = SharedLimits::from(Limits::default());
-/// let client = |id: &str| {
-///     let credentials = Credentials::new(id, "s3cr3t").expect("it can be sent");
-///     Client::builder("https://auth.example.org", "https://data.example.org", credentials)
-///         .limits(&limits)
-/// };
-/// let (bus, metro) = (client("bus"), client("metro"));
-/// # drop((bus, metro));
-/// ```
-#[derive(Debug, Clone)]
-pub struct SharedLimits(Limiter);
-
 // === impl AuthServer ===
 
 impl From<&str> for AuthServer {
@@ -136,28 +113,6 @@ impl From<&String> for AuthServer {
 impl From<TokenEndpoint> for AuthServer {
     fn from(endpoint: TokenEndpoint) -> Self {
         Self(Ok(endpoint))
-    }
-}
-
-// === impl SharedLimits ===
-
-/// Creates the limits of one address.
-///
-/// With two or more connections, one is reserved for token calls. With a single connection, each
-/// call opens a new one and closes it, so that a token call gets its turn.
-impl From<Limits> for SharedLimits {
-    fn from(limits: Limits) -> Self {
-        // More calls would wait for a data connection after their timeouts have begun.
-        let data = limits.most_connections().get().saturating_sub(1);
-        let data = NonZeroU32::new(data).unwrap_or(NonZeroU32::MIN);
-        let in_flight = limits.most_in_flight().min(data);
-        Self(Limiter::new(limits.in_flight(in_flight)))
-    }
-}
-
-impl From<&Self> for SharedLimits {
-    fn from(shared: &Self) -> Self {
-        shared.clone()
     }
 }
 
@@ -181,7 +136,7 @@ impl Client {
             base_url: base_url.to_owned(),
             credentials: credentials.into(),
             renewal: Box::new(|tokens| tokens),
-            limits: Limits::default().into(),
+            limiter: Limits::default().into(),
             retry: RetryLayer::new(),
             answer_timeout: ANSWER_TIMEOUT,
             deadline: None,
@@ -205,21 +160,35 @@ impl Builder {
     /// `TDS_CLIENT_SECRET_FILE`, the path of a file with the secret.
     ///
     /// # Errors
-    /// Returns an error that names the variable if one is missing, is not text, or is not usable.
+    /// Returns an error that names the variables that are missing, or the one that is not text or not
+    /// usable.
     pub fn from_env() -> Result<Self, BuildError> {
+        let mut missing = Vec::new();
+        let mut required = |name| {
+            let value = variable(name)?;
+            missing.extend(value.is_none().then_some(name));
+            Ok::<_, BuildError>(value.unwrap_or_default())
+        };
         let auth_url = required("TDS_AUTH_URL")?;
         let base_url = required("TDS_BASE_URL")?;
         let id = required("TDS_CLIENT_ID")?;
-        let credentials = match (variable(SECRET)?, variable(SECRET_FILE)?) {
-            (Some(secret), None) => {
-                let credentials = Credentials::new(id, secret);
+        let (secret, path) = (variable(SECRET)?, variable(SECRET_FILE)?);
+        let has_secret = secret.is_some() || path.is_some();
+        missing.extend((!has_secret).then_some(EITHER_SECRET));
+        if !missing.is_empty() {
+            let names = missing.join(", ");
+            let text = format!("not set in the environment: {names}");
+            return Err(BuildError::new(text));
+        }
+        let credentials = match (secret, path) {
+            (Some(_), Some(_)) => return Err(BuildError::new(TWO_SECRETS)),
+            (None, Some(path)) => CredentialsProvider::file(id, path),
+            (secret, None) => {
+                let credentials = Credentials::new(id, secret.unwrap_or_default());
                 credentials
                     .map_err(|error| BuildError::because(UNUSABLE, error))?
                     .into()
             }
-            (None, Some(path)) => CredentialsProvider::file(id, path),
-            (Some(_), Some(_)) => return Err(BuildError::new(TWO_SECRETS)),
-            (None, None) => return Err(BuildError::new(NO_SECRET)),
         };
         Ok(Client::builder(&auth_url, &base_url, credentials))
     }
@@ -227,13 +196,31 @@ impl Builder {
     /// Sets the limits: by default 50 requests per second and 60 connections.
     ///
     /// With two or more connections, one is reserved for the token endpoint, so that a token call
-    /// waits only for the quotas. The other connections bound the data calls in flight: each further
-    /// call waits before it is sent.
+    /// waits only for the quotas. The others bound the data calls in flight, so leave
+    /// [`Limits::in_flight`] alone unless you want fewer: each further call waits before it is sent.
+    /// With a single connection, each call opens a new one and closes it, so that a token call gets
+    /// its turn.
     ///
-    /// Give several clients behind one IP address the same [`SharedLimits`].
+    /// Requests and connections are counted per IP address, for all API keys together. So give all of
+    /// your clients behind one address clones of one [`Limiter`]. After a 429 only the client that got
+    /// it pauses, because that quota belongs to its key. Each client has a connection pool of its own.
+    ///
+    /// # Examples
+    /// ```
+    /// use tower_tds::{Client, Credentials, Limiter, Limits};
+    ///
+    /// let limiter = Limiter::new(Limits::default());
+    /// let client = |id: &str| {
+    ///     let credentials = Credentials::new(id, "s3cr3t").expect("it can be sent");
+    ///     Client::builder("https://auth.example.org", "https://data.example.org", credentials)
+    ///         .limits(limiter.clone())
+    /// };
+    /// let (bus, metro) = (client("bus"), client("metro"));
+    /// # drop((bus, metro));
+    /// ```
     #[must_use]
-    pub fn limits(mut self, limits: impl Into<SharedLimits>) -> Self {
-        self.limits = limits.into();
+    pub fn limits(mut self, limits: impl Into<Limiter>) -> Self {
+        self.limiter = limits.into();
         self
     }
 
@@ -464,12 +451,12 @@ impl Builder {
                 "the base URL has a fragment, which is not sent",
             ));
         }
-        let base = Base::new(base_url.clone())?;
+        let base = Base::new(origin, base_url.clone())?;
         let unusable = |error| BuildError::because("the authentication URL is not usable", error);
         let endpoint = self.auth.0.map_err(unusable)?;
 
         let mut passwords = Vec::new();
-        let SharedLimits(data) = &self.limits;
+        let data = &self.limiter;
         let clients = match self.clients {
             Some(make) if self.tls.is_untouched() && self.proxies.is_none() => make(data, host),
             Some(_) => {
@@ -481,14 +468,12 @@ impl Builder {
                 let targets = [endpoint.uri(), &base_url];
                 let is_secure = |uri: &&Uri| uri.scheme() != Some(&Scheme::HTTP);
                 let tls = self.tls.config(targets.iter().any(is_secure))?;
-                let mut are_direct = [true; 2];
-                for (target, is_direct) in targets.into_iter().zip(&mut are_direct) {
-                    let proxy = self.proxies.of(target);
-                    let proxy = proxy
-                        .map_err(|error| BuildError::because("the proxy is not usable", error))?;
-                    *is_direct = proxy.is_none();
-                    passwords.extend(proxy.as_ref().and_then(Intercept::basic_auth).cloned());
-                }
+                let unusable = |error| BuildError::because("the proxy is not usable", error);
+                let of = |target| self.proxies.of(target).map_err(unusable);
+                let proxies = [of(targets[0])?, of(targets[1])?];
+                let named = proxies.iter().flatten();
+                passwords.extend(named.filter_map(Intercept::basic_auth).cloned());
+                let are_direct = proxies.each_ref().map(Option::is_none);
                 clients(data, host, are_direct, |limiter| {
                     connector(limiter, tls.clone(), self.proxies.clone())
                 })
@@ -518,11 +503,11 @@ impl Builder {
         if let Some(name) = &self.name {
             retry = retry.name(Arc::clone(name));
         }
-        let mut layer = TdsLayer::new(tokens.clone(), [origin.clone()], data.clone())
-            .retry(retry.replay(ReplayBytes))
-            .answer_timeout(self.answer_timeout);
+        let mut layer = TdsLayer::new(tokens.clone(), [base.origin.clone()], data.clone())
+            .retry(retry.replay(ReplayBytes));
+        layer.limit = layer.limit.answer_timeout(self.answer_timeout);
         if let Some((bytes, time)) = self.error_bodies {
-            layer = layer.error_bodies(bytes, time);
+            layer.classify = layer.classify.error_bodies(bytes, time);
         }
         Ok(Client::new(Sender {
             stack: stack(&layer, (self.decode)(clients.data)),
@@ -531,10 +516,11 @@ impl Builder {
             base,
             deadline: self.deadline,
             read_timeout: self.read_timeout,
-            calls: CallTracker::default(),
+            is_closed: watch::Sender::new(false),
+            failure: Mutex::default(),
             tokens,
-            origin,
-            limiter: layer.limiter().clone(),
+            // With the pause of this layer's services.
+            limiter: layer.limit.limiter().clone(),
         }))
     }
 }
@@ -559,11 +545,6 @@ fn longest_turn(limits: &Limits) -> Duration {
     longest.saturating_mul(2).saturating_add(SLOW_ANSWER)
 }
 
-fn required(name: &'static str) -> Result<String, BuildError> {
-    let missing = || BuildError::new(format!("{name} is not set"));
-    variable(name)?.ok_or_else(missing)
-}
-
 /// Reads an environment variable. If it is empty, it counts as not set.
 fn variable(name: &'static str) -> Result<Option<String>, BuildError> {
     match env::var(name) {
@@ -586,7 +567,7 @@ const UNUSABLE: &str = "TDS_CLIENT_ID or TDS_CLIENT_SECRET is not usable";
 const TWO_SECRETS: &str =
     "TDS_CLIENT_SECRET and TDS_CLIENT_SECRET_FILE are both set: unset one of them";
 
-const NO_SECRET: &str = "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE) is not set";
+const EITHER_SECRET: &str = "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE)";
 
 /// Much longer than a token endpoint needs (milliseconds), and much shorter than the default
 /// deadline of a call.

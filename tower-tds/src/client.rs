@@ -19,7 +19,7 @@ use self::{
     body::ResponseBody,
     call::Call,
     request::RequestBody,
-    sender::{ResponseFuture, Sender},
+    sender::{CallFuture, Sender},
     status::Status,
 };
 use crate::stack::TdsLayer;
@@ -57,8 +57,7 @@ pub(crate) mod status;
 /// Connections belong to the runtime of the call that opened them. If that runtime has ended, a
 /// call on such a connection is retried. But a current-thread runtime runs its connections only
 /// inside `block_on`: outside of it, a call from another runtime waits until the attempt times out.
-/// So give each current-thread runtime its own client, with the same
-/// [`SharedLimits`](crate::SharedLimits).
+/// So give each current-thread runtime its own client, with clones of one [`Limiter`].
 ///
 /// # Errors
 /// [`Error::kind`] is the kind of the failure, and the text has the next step. If the body of a
@@ -127,17 +126,17 @@ impl Client {
     /// in use closes at the end of its body.
     ///
     /// Cancelled calls that run in the background are in flight as well. Responses are in flight
-    /// until you have read or dropped their bodies. If several clients share
-    /// [limits](crate::SharedLimits), this waits for the requests of all of them.
+    /// until you have read or dropped their bodies. If several clients share a [`Limiter`], this
+    /// waits for the requests of all of them.
     ///
     /// # Cancel safety
     /// If the future is dropped, the client stays closed.
     pub async fn shutdown(&self, within: Duration) -> bool {
-        self.sender.calls.close();
+        self.sender.is_closed.send_replace(true);
         let ended = async {
             // A call in a backoff or in the queue is not in flight for the limiter, so its end is
             // awaited first.
-            self.sender.calls.ended().await;
+            self.sender.is_closed.closed().await;
             self.sender.limiter.idle().await;
             // Saving a token may also be in progress.
             self.sender.tokens.idle().await;
@@ -160,7 +159,7 @@ impl Client {
     #[must_use]
     pub fn layer(&self) -> TdsLayer {
         let sender = &self.sender;
-        let origins = [sender.origin.clone()];
+        let origins = [sender.base.origin.clone()];
         let retry = match &sender.name {
             Some(name) => RetryLayer::new().name(Arc::clone(name)),
             None => RetryLayer::new(),
@@ -192,15 +191,15 @@ impl Client {
 impl<B: Into<RequestBody>> Service<Request<B>> for Client {
     type Response = Response<ResponseBody>;
     type Error = Error;
-    type Future = ResponseFuture;
+    type Future = CallFuture<Self::Response>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
         // The retry layer is always ready.
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> ResponseFuture {
-        self.sender.send(Ok(request.map(Into::into)))
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        self.sender.send(Ok(request.map(Into::into)), None)
     }
 }
 

@@ -1,6 +1,10 @@
 //! Errors of building a client.
 
-use std::{borrow::Cow, error, fmt};
+use std::{
+    borrow::Cow,
+    error::Error,
+    fmt::{self, Display},
+};
 
 use tower_tds_outcome::Secrets;
 
@@ -20,55 +24,33 @@ use tower_tds_outcome::Secrets;
 /// assert!(error.to_string().starts_with("the base URL is not usable: "));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct BuildError {
-    what: Cow<'static, str>,
-    source: Option<Box<dyn error::Error + Send + Sync>>,
-}
+pub struct BuildError(Cow<'static, str>);
 
 // === impl BuildError ===
 
 impl BuildError {
-    pub(crate) fn new(what: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            what: what.into(),
-            source: None,
-        }
+    pub(crate) fn new(line: impl Into<Cow<'static, str>>) -> Self {
+        Self(line.into())
     }
 
-    pub(crate) fn because(
-        what: &'static str,
-        source: impl Into<Box<dyn error::Error + Send + Sync>>,
-    ) -> Self {
-        Self {
-            what: what.into(),
-            source: Some(source.into()),
-        }
+    pub(crate) fn because(what: &'static str, cause: impl Display) -> Self {
+        // Foreign texts may be long, and may quote the setting.
+        let cause = Secrets::default().line(&cause.to_string());
+        Self::new(format!("{what}: {cause}"))
     }
 }
 
-impl fmt::Display for BuildError {
+impl Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
-        match &self.source {
-            Some(source) => {
-                // Foreign texts may be long, and may quote the setting.
-                write!(f, ": {}", Secrets::default().line(&source.to_string()))
-            }
-            None => Ok(()),
-        }
+        f.write_str(&self.0)
     }
 }
 
 /// Prints the line, because `main` prints its error like this.
 impl fmt::Debug for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        Display::fmt(self, f)
     }
 }
 
-impl error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        // Skips the cause, which the line already contains.
-        self.source.as_ref()?.source()
-    }
-}
+impl Error for BuildError {}

@@ -86,8 +86,8 @@ pub struct TdsLayer<P = CloneBody> {
     retry: RetryLayer<P>,
     tokens: TokenSource,
     origins: Arc<[Origin]>,
-    limit: RequestLimitLayer,
-    classify: ClassifyLayer,
+    pub(crate) limit: RequestLimitLayer,
+    pub(crate) classify: ClassifyLayer,
 }
 
 /// Sends a request with only a path to the origin of its layer, if there is exactly one, and names the token endpoint
@@ -141,26 +141,6 @@ impl TdsLayer {
             limit: self.limit,
             classify: self.classify,
         }
-    }
-}
-
-impl<P> TdsLayer<P> {
-    /// Reads the body of an error up to this size and for at most this time; see
-    /// [`ClassifyLayer::error_bodies`].
-    pub(crate) fn error_bodies(mut self, bytes: usize, time: Duration) -> Self {
-        self.classify = self.classify.error_bodies(bytes, time);
-        self
-    }
-
-    /// Bounds the time from the sending of a request to its response head, for each attempt.
-    pub(crate) fn answer_timeout(mut self, timeout: Duration) -> Self {
-        self.limit = self.limit.answer_timeout(timeout);
-        self
-    }
-
-    /// Returns the limiter with the pause of this layer's services.
-    pub(crate) fn limiter(&self) -> &Limiter {
-        self.limit.limiter()
     }
 }
 

@@ -96,13 +96,13 @@ async fn unusable_limits_are_refused_before_any_request() {
             "--base-url",
             "TDS_BASE_URL",
             "http://far.example",
-            "https://",
+            "use an https address",
         ),
         (
             "--auth-url",
             "TDS_AUTH_URL",
             "http://far.example",
-            "https://",
+            "use an https address",
         ),
         ("--fleet", "TDS_FLEET_STORE", "nonsense", "redis://"),
     ] {

@@ -8,7 +8,7 @@ mod cut;
 mod ends;
 mod leaks;
 mod listen;
-mod net;
+pub(crate) mod net;
 mod refusals;
 mod reset;
 mod server;

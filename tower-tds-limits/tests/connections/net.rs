@@ -32,7 +32,10 @@ pub(crate) struct Net {
 }
 
 /// A pipe to a server.
-pub(crate) struct Pipe(TokioIo<DuplexStream>);
+pub(crate) struct Pipe {
+    io: TokioIo<DuplexStream>,
+    pub(crate) connected: fn() -> Connected,
+}
 
 // === impl Net ===
 
@@ -72,13 +75,16 @@ impl Service<Uri> for Net {
 
 impl Pipe {
     pub(crate) fn new(socket: DuplexStream) -> Self {
-        Self(TokioIo::new(socket))
+        Self {
+            io: TokioIo::new(socket),
+            connected: Connected::new,
+        }
     }
 }
 
 impl Connection for Pipe {
     fn connected(&self) -> Connected {
-        Connected::new()
+        (self.connected)()
     }
 }
 
@@ -88,7 +94,7 @@ impl Read for Pipe {
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
+        Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
 
@@ -98,15 +104,15 @@ impl Write for Pipe {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, buf)
+        Pin::new(&mut self.io).poll_write(cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.io).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 

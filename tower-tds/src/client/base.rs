@@ -1,20 +1,17 @@
 //! Base URL, to which paths are appended.
 
 use bytes::Bytes;
-use http::{
-    Uri,
-    uri::{Authority, PathAndQuery, Scheme},
-};
+use http::{Uri, uri::PathAndQuery};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tower_oidc_cc::Origin;
 use tower_tds_errors::{Error, Kind};
 
 use crate::error::BuildError;
 
-/// Scheme and authority of the service, and the common prefix of its paths.
+/// Origin of the service, and the common prefix of its paths.
 #[derive(Debug, Clone)]
 pub(crate) struct Base {
-    scheme: Option<Scheme>,
-    authority: Option<Authority>,
+    pub(crate) origin: Origin,
     /// Path of the base URL, without a trailing slash.
     prefix: Bytes,
 }
@@ -22,21 +19,18 @@ pub(crate) struct Base {
 // === impl Base ===
 
 impl Base {
-    /// Takes a URL that has an origin.
-    pub(crate) fn new(uri: Uri) -> Result<Self, BuildError> {
+    /// Takes a URL, whose origin was checked.
+    pub(crate) fn new(origin: Origin, uri: Uri) -> Result<Self, BuildError> {
         let uri =
             ascii(uri).map_err(|error| BuildError::because("the base URL is not usable", error))?;
-        let parts = uri.into_parts();
-        let path = parts.path_and_query.as_ref();
-        if path.is_some_and(|path| path.query().is_some()) {
+        if uri.query().is_some() {
             return Err(BuildError::new(
                 "the base URL has a query: give it with each call",
             ));
         }
-        let prefix = path.map_or("", PathAndQuery::path).trim_end_matches('/');
+        let prefix = uri.path().trim_end_matches('/');
         Ok(Self {
-            scheme: parts.scheme,
-            authority: parts.authority,
+            origin,
             prefix: Bytes::copy_from_slice(prefix.as_bytes()),
         })
     }
@@ -48,21 +42,17 @@ impl Base {
             // The token layer checks its origin.
             return Ok(target);
         }
-        let mut parts = target.into_parts();
-        let path = parts.path_and_query;
+        let path = target.path_and_query();
         let path = path.filter(|path| path.as_str().starts_with('/'));
-        let (None, Some(path)) = (&parts.authority, path) else {
+        let (None, Some(path)) = (target.authority(), path) else {
             return Err(refused(NO_TARGET, TARGET));
         };
-        parts.path_and_query = Some(if self.prefix.is_empty() {
-            path
-        } else {
-            let whole = [&*self.prefix, path.as_str().as_bytes()].concat();
-            PathAndQuery::from_maybe_shared(Bytes::from(whole)).map_err(invalid)?
-        });
-        parts.scheme.clone_from(&self.scheme);
-        parts.authority.clone_from(&self.authority);
-        Uri::from_parts(parts).map_err(invalid)
+        if self.prefix.is_empty() {
+            return Ok(self.origin.absolute(&target));
+        }
+        let whole = [&*self.prefix, path.as_str().as_bytes()].concat();
+        let whole = Uri::from_maybe_shared(Bytes::from(whole)).map_err(invalid)?;
+        Ok(self.origin.absolute(&whole))
     }
 
     /// Parses a target, which is a path or an absolute URI.

@@ -73,9 +73,9 @@ impl Status {
         let limits = sender.limiter.limits();
         Self {
             name: sender.name.clone(),
-            calls: sender.calls.count(),
-            is_closed: sender.calls.is_closed(),
-            last_failure: sender.calls.last_failure(),
+            calls: sender.is_closed.receiver_count(),
+            is_closed: *sender.is_closed.borrow(),
+            last_failure: sender.last_failure(),
             token: sender.tokens.health(),
             limits: sender.limiter.snapshot(),
             quota: limits.quotas().first().map_or(0, |it| it.requests().get()),
@@ -102,7 +102,7 @@ impl Status {
     ///
     /// Call it for each client before each scrape. If there are several clients, give each a
     /// [name](crate::Builder::name), which becomes the label `client` of its metrics. Without names
-    /// they overwrite each other. Clients that share [limits](crate::SharedLimits) show
+    /// they overwrite each other. Clients that share a [`Limiter`](crate::Limiter) show
     /// the same limits.
     ///
     /// The table lists all metrics of a client. Those of calls, attempts and waits are recorded as

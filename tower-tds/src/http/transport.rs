@@ -85,6 +85,10 @@ pub(crate) fn connector(limiter: Limiter, tls: ClientConfig, proxies: Proxies) -
 }
 
 /// Connects to one address.
+#[cfg_attr(
+    not(any(target_os = "android", target_os = "fuchsia", target_os = "linux")),
+    expect(unused_variables, reason = "the option below is not there")
+)]
 fn tcp(
     limiter: &Limiter,
 ) -> impl Service<Target, Response = TokioIo<TcpStream>, Error = BoxError, Future: Send + 'static>
@@ -98,25 +102,16 @@ fn tcp(
     // Finds dead connections while they are idle, and keeps those alive that a NAT would forget.
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE));
-    give_up_after(limiter.limits().tcp_user_timeout(), &mut tcp);
+    // A request that was given up must arrive no later than the limiter assumes. Without this option
+    // the kernel goes on sending it, for a quarter of an hour on Linux. Other systems have no such
+    // option, or none without unsafe code: see the README.
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    tcp.set_tcp_user_timeout(Some(limiter.limits().tcp_user_timeout()));
     service_fn(move |target: Target| {
         let tcp = tcp.clone();
         async move { Ok(tcp.oneshot(target?).await?) }
     })
 }
-
-/// Ends a connection whose peer acknowledges nothing for this long.
-///
-/// A request that was given up must arrive no later than the limiter assumes. Without this the kernel goes on sending it, for a
-/// quarter of an hour on Linux.
-#[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-fn give_up_after(unacknowledged: Duration, tcp: &mut HttpConnector) {
-    tcp.set_tcp_user_timeout(Some(unacknowledged));
-}
-
-/// Other systems have no such option, or none without unsafe code: see the README.
-#[cfg(not(any(target_os = "android", target_os = "fuchsia", target_os = "linux")))]
-fn give_up_after(_unacknowledged: Duration, _tcp: &mut HttpConnector) {}
 
 /// Longer than the retransmissions of a lost first segment (1 + 2 + 4 s on Linux).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -35,7 +35,7 @@ async fn printed() -> BTreeMap<&'static str, String> {
     };
 
     let error = Builder::from_env().map(drop).expect_err("nothing is set");
-    told("a variable is not set", (auth, base), error.to_string());
+    told("variables are not set", (auth, base), error.to_string());
     let error = at("https://a.example.org", "http://b.example.org").build();
     let error = error
         .map(drop)

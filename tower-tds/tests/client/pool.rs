@@ -24,7 +24,7 @@ use tower_tds::{
 
 use crate::client::{
     raw::{Act, Asked, Raw, answer, say},
-    world::{Built as _, PATH, Pipe, SECOND, at_once, connector, count, https, read, secret},
+    world::{Built as _, PATH, SECOND, at_once, connector, count, https, pipe, read, secret},
 };
 
 /// Time to the response head of the call with this number.
@@ -251,7 +251,7 @@ async fn idle_connection_closes_after_thirty_seconds() {
 #[tokio::test(start_paused = true)]
 async fn connection_that_negotiated_http2_is_refused_by_name() {
     let pipes = connector(async |_: Uri| {
-        let (mut pipe, _) = Pipe::new();
+        let (mut pipe, _) = pipe();
         pipe.connected = || Connected::new().negotiated_h2();
         Ok(pipe)
     });

@@ -24,7 +24,10 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tower_tds::{Builder, Client};
 
-use crate::client::world::{self, AUTH, DATA, Pipe};
+use crate::{
+    client::world::{self, AUTH, DATA, pipe},
+    connections::net::Pipe,
+};
 
 /// What the server does with a request. Without an end, it reads the next one.
 #[derive(Clone)]
@@ -189,7 +192,7 @@ impl Raw {
 
     /// Opens a connection to it.
     pub(crate) fn pipe(&self) -> Pipe {
-        let (pipe, there) = Pipe::new();
+        let (pipe, there) = pipe();
         tokio::spawn(serve(Box::new(there), Arc::clone(&self.shared)));
         pipe
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, pause};
 use tower_tds::{
-    AuthServer, Client, Kind, Limits, Quota, SharedLimits,
+    AuthServer, Client, Kind, Limiter, Limits, Quota,
     layers::{limits::Rules, token::TokenEndpoint},
 };
 
@@ -111,13 +111,13 @@ async fn refused_token_is_replaced_once_and_the_call_resent_unless_it_is_about_s
 
 /// A client that has made so many calls, whose bodies are not read, and another one beside it.
 async fn beside(raw: &Raw, limits: Limits, calls: usize) -> (Client, Vec<tower_tds::Response>) {
-    let limits = SharedLimits::from(limits);
-    let client = raw.builder().limits(&limits).built();
+    let limiter = Limiter::new(limits);
+    let client = raw.builder().limits(limiter.clone()).built();
     let mut held = Vec::new();
     while held.len() < calls {
         held.push(client.get("/hold").await.expect("the head of a success"));
     }
-    (raw.builder().limits(&limits).built(), held)
+    (raw.builder().limits(limiter).built(), held)
 }
 
 #[tokio::test]

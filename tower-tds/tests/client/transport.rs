@@ -8,7 +8,7 @@ use std::{
 };
 
 use tower_tds::{
-    BuildError, Client, Kind,
+    BuildError, Builder, Client, Kind,
     layers::errors::{RetryLayer, Sent},
 };
 
@@ -60,6 +60,7 @@ pub(crate) fn built_with(case: &str, variables: &[(&str, &str)]) -> String {
 
 async fn in_the_child(case: &str) -> Result<String, BuildError> {
     let builder = match case {
+        "settings" => Builder::from_env()?,
         "roots" => https(secret()),
         "loopback" => {
             let (auth, data) = ("http://127.0.0.1:1", "http://127.0.0.1:2");
@@ -86,6 +87,37 @@ async fn child_builds_a_client_from_its_environment() {
             Ok(said) => println!("SAID {said}"),
             Err(error) => println!("SAID {error}"),
         }
+    }
+}
+
+#[test]
+fn all_missing_variables_are_named_at_once() {
+    let [auth, base] = ["TDS_AUTH_URL", "TDS_BASE_URL"].map(|name| (name, "http://127.0.0.1:1"));
+    let (id, secret) = (("TDS_CLIENT_ID", "id"), ("TDS_CLIENT_SECRET", "s3cr3t"));
+    let file = ("TDS_CLIENT_SECRET_FILE", "/nowhere");
+    let either = "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE)";
+    for (variables, said) in [
+        // An empty one counts as not set.
+        (
+            &[auth, ("TDS_BASE_URL", " ")][..],
+            format!("not set in the environment: TDS_BASE_URL, TDS_CLIENT_ID, {either}\n"),
+        ),
+        (
+            &[base, secret],
+            "not set in the environment: TDS_AUTH_URL, TDS_CLIENT_ID\n".to_owned(),
+        ),
+        (
+            &[auth, base, id, secret, file],
+            format!("{} and {} are both set", secret.0, file.0),
+        ),
+        (&[auth, base, id, secret], "it is built".to_owned()),
+        (&[auth, base, id, file], "it is built".to_owned()),
+    ] {
+        let printed = built_with("settings", variables);
+        assert!(
+            printed.contains(&format!("SAID {said}")),
+            "{variables:?}: {printed}"
+        );
     }
 }
 

@@ -7,8 +7,6 @@ use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
     num::NonZeroU32,
-    pin::Pin,
-    task::{Context, Poll},
     time::Duration,
 };
 
@@ -16,16 +14,8 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
-use hyper::{
-    body::Incoming,
-    rt::{Read, ReadBufCursor, Write},
-    server::conn::http1,
-    service::service_fn,
-};
-use hyper_util::{
-    client::legacy::connect::{Connected, Connection},
-    rt::TokioIo,
-};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
 use tds_sim::{Config, Faults, Server, Sim};
 use tokio::{
     io::{DuplexStream, duplex},
@@ -39,6 +29,8 @@ use tower_tds::{
     Builder, Call, Client, Credentials, Error, Limiter, Limits, TdsLayer,
     layers::token::{Origin, TokenEndpoint, TokenSource},
 };
+
+use crate::connections::net::Pipe;
 
 pub(crate) const AUTH: &str = "https://auth.example.org";
 pub(crate) const DATA: &str = "https://data.example.org";
@@ -199,12 +191,6 @@ pub(crate) fn get(path: &str) -> Request<Full<Bytes>> {
 
 // === Pipes ===
 
-/// A connection in this process.
-pub(crate) struct Pipe {
-    io: TokioIo<DuplexStream>,
-    pub(crate) connected: fn() -> Connected,
-}
-
 pub(crate) type Connector = BoxCloneSyncService<Uri, Pipe, BoxError>;
 
 pub(crate) fn connector<F: Future<Output = io::Result<Pipe>> + Send + 'static>(
@@ -215,7 +201,7 @@ pub(crate) fn connector<F: Future<Output = io::Result<Pipe>> + Send + 'static>(
 
 /// Opens a connection to the service.
 pub(crate) fn pipe_to(sim: &Sim) -> Pipe {
-    let (pipe, there) = Pipe::new();
+    let (pipe, there) = pipe();
     let sim = sim.clone();
     tokio::spawn(async move {
         let _counted = sim.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
@@ -233,45 +219,8 @@ pub(crate) fn piped(sim: &Sim) -> Builder {
     https(credentials(sim)).connector(pipes)
 }
 
-impl Pipe {
-    pub(crate) fn new() -> (Self, DuplexStream) {
-        let (here, there) = duplex(64 * 1024);
-        let io = TokioIo::new(here);
-        let connected = Connected::new;
-        (Self { io, connected }, there)
-    }
-}
-
-impl Connection for Pipe {
-    fn connected(&self) -> Connected {
-        (self.connected)()
-    }
-}
-
-impl Read for Pipe {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buf)
-    }
-}
-
-impl Write for Pipe {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
+/// A connection in this process, and its other end.
+pub(crate) fn pipe() -> (Pipe, DuplexStream) {
+    let (here, there) = duplex(64 * 1024);
+    (Pipe::new(here), there)
 }

@@ -15,15 +15,14 @@ const CLOCKS: [Clock; 2] = [Clock::Ticks(-500), Clock::Ticks(500)];
 async fn drifting_server_clock_refuses_no_request() {
     let calls = (calls() / 10).max(500);
     for clock in CLOCKS {
-        for rule in [
+        let rules = [
             Rule::FixedWindow,
             Rule::SlidingLogAll,
             Rule::SlidingCounter,
             Rule::LeakyBucket { burst: 10 },
-        ] {
-            let counting = Counting::of_50(rule).by(clock);
-            accepted(&[counting], &Limits::default(), calls).await;
-        }
+        ];
+        let countings = rules.map(|rule| Counting::of_50(rule).by(clock));
+        accepted(&countings, &Limits::default(), calls).await;
         let counting = Counting::of_50(Rule::InFlight).by(clock);
         let limits = Limits::default().proof(Proof::End);
         accepted(&[counting], &limits, calls).await;

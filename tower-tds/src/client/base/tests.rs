@@ -1,7 +1,9 @@
 use super::*;
 
 fn base(url: &str) -> Base {
-    Base::new(url.parse().expect("an address")).expect("a base")
+    let uri: Uri = url.parse().expect("an address");
+    let origin = Origin::from_uri(&uri).expect("an origin");
+    Base::new(origin, uri).expect("a base")
 }
 
 #[test]
