@@ -4,14 +4,14 @@ use std::{
     convert,
     env::{self, VarError},
     fmt,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use http::{Request, Uri, header, uri::Scheme};
 use hyper::rt::{Read, Write};
 use hyper_util::client::{legacy::connect::Connection, proxy::matcher::Intercept};
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tower::{BoxError, ServiceBuilder};
 use tower_oidc_cc::{
     ConfigError, Credentials, CredentialsProvider, Origin, TokenEndpoint, TokenSource,
@@ -29,7 +29,7 @@ use crate::{
         base::Base,
         body::READ_TIMEOUT,
         request::{ReplayBytes, RequestBody},
-        sender::{CallTracker, Sender, stack},
+        sender::{Sender, stack},
     },
     error::BuildError,
     http::{
@@ -516,7 +516,8 @@ impl Builder {
             base,
             deadline: self.deadline,
             read_timeout: self.read_timeout,
-            calls: CallTracker::default(),
+            is_closed: watch::Sender::new(false),
+            failure: Mutex::default(),
             tokens,
             // With the pause of this layer's services.
             limiter: layer.limit.limiter().clone(),

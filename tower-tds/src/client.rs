@@ -19,7 +19,7 @@ use self::{
     body::ResponseBody,
     call::Call,
     request::RequestBody,
-    sender::{ResponseFuture, Sender},
+    sender::{CallFuture, Sender},
     status::Status,
 };
 use crate::stack::TdsLayer;
@@ -132,11 +132,11 @@ impl Client {
     /// # Cancel safety
     /// If the future is dropped, the client stays closed.
     pub async fn shutdown(&self, within: Duration) -> bool {
-        self.sender.calls.close();
+        self.sender.is_closed.send_replace(true);
         let ended = async {
             // A call in a backoff or in the queue is not in flight for the limiter, so its end is
             // awaited first.
-            self.sender.calls.ended().await;
+            self.sender.is_closed.closed().await;
             self.sender.limiter.idle().await;
             // Saving a token may also be in progress.
             self.sender.tokens.idle().await;
@@ -191,15 +191,15 @@ impl Client {
 impl<B: Into<RequestBody>> Service<Request<B>> for Client {
     type Response = Response<ResponseBody>;
     type Error = Error;
-    type Future = ResponseFuture;
+    type Future = CallFuture<Self::Response>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
         // The retry layer is always ready.
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> ResponseFuture {
-        self.sender.send(Ok(request.map(Into::into)))
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        self.sender.send(Ok(request.map(Into::into)), None)
     }
 }
 

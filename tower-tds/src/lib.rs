@@ -143,7 +143,7 @@ pub use self::{
     builder::{AuthServer, Builder},
     client::{
         Client, body::ResponseBody, call::Call, request::RequestBody, response::Response,
-        sender::ResponseFuture, status::Status,
+        status::Status,
     },
     error::BuildError,
     stack::{Named, TdsLayer},

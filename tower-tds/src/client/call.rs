@@ -15,7 +15,7 @@ use crate::client::{
     base::with_query,
     request::RequestBody,
     response::Response,
-    sender::{Deadline, ResponseFuture, Sender},
+    sender::{CallFuture, Sender},
 };
 
 /// A call of [`Client::get`](crate::Client::get) or [`Client::request`](crate::Client::request),
@@ -38,14 +38,18 @@ use crate::client::{
 pub struct Call {
     sender: Arc<Sender>,
     request: Result<Request<RequestBody>, Error>,
+    deadline: Option<Duration>,
 }
 
 // === impl Call ===
 
 impl Call {
     pub(crate) fn new(sender: &Arc<Sender>, request: Result<Request<RequestBody>, Error>) -> Self {
-        let sender = Arc::clone(sender);
-        Self { sender, request }
+        Self {
+            sender: Arc::clone(sender),
+            request,
+            deadline: None,
+        }
     }
 
     /// Sets the deadline of the call, from its start to the end of its body.
@@ -69,9 +73,7 @@ impl Call {
     /// # }
     /// ```
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        if let Ok(request) = &mut self.request {
-            request.extensions_mut().insert(Deadline(deadline));
-        }
+        self.deadline = Some(deadline);
         self
     }
 
@@ -121,10 +123,10 @@ impl Call {
 
 impl IntoFuture for Call {
     type Output = Result<Response, Error>;
-    type IntoFuture = ResponseFuture<Response>;
+    type IntoFuture = CallFuture<Response>;
 
-    fn into_future(self) -> ResponseFuture<Response> {
-        self.sender.send(self.request)
+    fn into_future(self) -> CallFuture<Response> {
+        self.sender.send(self.request, self.deadline)
     }
 }
 

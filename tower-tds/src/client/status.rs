@@ -73,9 +73,9 @@ impl Status {
         let limits = sender.limiter.limits();
         Self {
             name: sender.name.clone(),
-            calls: sender.calls.count(),
-            is_closed: sender.calls.is_closed(),
-            last_failure: sender.calls.last_failure(),
+            calls: sender.is_closed.receiver_count(),
+            is_closed: *sender.is_closed.borrow(),
+            last_failure: sender.last_failure(),
             token: sender.tokens.health(),
             limits: sender.limiter.snapshot(),
             quota: limits.quotas().first().map_or(0, |it| it.requests().get()),
