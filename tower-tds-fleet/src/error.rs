@@ -111,8 +111,11 @@ impl error::Error for FleetError {}
 /// Redis 7.0 does not name the command that a script may not run.
 const RIGHTS: &str = "; a fleet needs +evalsha +script|load +info +time +hgetall +hset +hdel +pexpire on {name}:shares";
 
+/// A fault with the store's message.
+type Fault = fn(String) -> FleetError;
+
 /// Parts of error messages, in lower case. The first that is found decides.
-const FAULTS: [(&str, fn(String) -> FleetError); 17] = [
+const FAULTS: [(&str, Fault); 17] = [
     ("the other members call", FleetError::OtherService),
     ("quotas", FleetError::OtherQuotas),
     ("wrongpass", FleetError::Credentials),
