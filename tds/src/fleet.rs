@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use tower_tds::Limiter;
-use tower_tds_fleet::{FleetError, Record, StoreFault, redis::Client};
+use tower_tds_fleet::{FleetError, Record, redis::Client};
 
 use crate::{
     exit::{Exit, Failure, plain},
@@ -79,13 +79,13 @@ impl Settings {
     /// Names the store by its address, where no password is, and what to do about its fault.
     pub(crate) fn failure(&self, error: &FleetError) -> Failure {
         let alone = "; start it or correct --fleet, or go on alone without it";
-        let (exit, step) = match error.kind() {
-            StoreFault::Unreachable => (Exit::Unreachable, alone),
-            StoreFault::ReadOnly => (Exit::Unreachable, "; give the address of the master"),
-            StoreFault::OutOfMemory => (Exit::Unreachable, "; raise its maxmemory"),
-            StoreFault::Other => (Exit::Unreachable, ""),
+        let (exit, step) = match error {
+            FleetError::Unreachable(_) => (Exit::Unreachable, alone),
+            FleetError::ReadOnly(_) => (Exit::Unreachable, "; give the address of the master"),
+            FleetError::OutOfMemory(_) => (Exit::Unreachable, "; raise its maxmemory"),
+            FleetError::Other(_) => (Exit::Unreachable, ""),
             // All other faults are errors of the configuration.
-            StoreFault::Credentials => (Exit::Usage, "; correct TDS_FLEET_STORE"),
+            FleetError::Credentials(_) => (Exit::Usage, "; correct TDS_FLEET_STORE"),
             _ => (Exit::Usage, ""),
         };
         let store = self.store().ok().flatten();

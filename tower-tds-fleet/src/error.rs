@@ -5,91 +5,77 @@ use std::{error, fmt};
 use redis::RedisError;
 use tower_tds_outcome::Secrets;
 
-/// Fault of a fleet's store, or of the fleet's settings.
+/// Fault of a fleet's store, or of the fleet's settings, by what you do about it.
 ///
-/// Displays the fault with the store's own message, without any password.
+/// Each holds the store's own message, without any password, and displays it after its own text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FleetError {
-    kind: StoreFault,
-    detail: String,
-}
-
-/// Faults of a store, grouped by remedy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum StoreFault {
+pub enum FleetError {
     /// No answer in time: the host is unknown, the server is down, the network is cut, or the port
     /// of a `rediss://` address has no TLS.
-    Unreachable,
+    Unreachable(String),
     /// The user or the password is wrong.
-    Credentials,
+    Credentials(String),
     /// The user lacks the right to run a command.
-    MissingRight,
+    MissingRight(String),
     /// Either side refused the other's certificate, or the program has no cryptography provider.
-    Tls,
+    Tls(String),
     /// The server is a replica, or refuses writes for another reason.
-    ReadOnly,
+    ReadOnly(String),
     /// The server has reached its memory limit.
-    OutOfMemory,
+    OutOfMemory(String),
     /// The node of a cluster does not have the fleet's slot.
-    WrongNode,
+    WrongNode(String),
     /// The other members have quotas with other intervals.
-    OtherQuotas,
+    OtherQuotas(String),
     /// Other live members of the fleet call another service: give this one a fleet of its own.
-    OtherService,
+    OtherService(String),
     /// The settings of this member cannot be used.
-    Settings,
+    Settings(String),
     /// Any other error of the server.
-    Other,
-}
-
-// === impl StoreFault ===
-
-impl StoreFault {
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unreachable => "the store is unreachable",
-            Self::Credentials => "the store refuses the user or the password",
-            Self::MissingRight => "the store's user lacks a right",
-            Self::Tls => "no TLS to the store",
-            Self::ReadOnly => "the store refuses writes",
-            Self::OutOfMemory => "the store is out of memory",
-            Self::WrongNode => "this node does not have the fleet's slot: use a cluster client",
-            Self::OtherQuotas => "other members have quotas with other intervals",
-            Self::OtherService => "other members call another service: choose another name",
-            Self::Settings => "the fleet's settings cannot be used",
-            Self::Other => "the store failed",
-        }
-    }
-}
-
-impl fmt::Display for StoreFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+    Other(String),
 }
 
 // === impl FleetError ===
 
 impl FleetError {
-    /// Returns the kind of the fault, by which a program chooses its next step. For a person, print the
-    /// error itself.
-    #[must_use]
-    pub fn kind(&self) -> StoreFault {
-        self.kind
-    }
-
-    fn new(kind: StoreFault, detail: &str) -> Self {
-        let detail = detail.to_owned();
-        Self { kind, detail }
-    }
-
-    pub(crate) fn settings(detail: &str) -> Self {
-        Self::new(StoreFault::Settings, detail)
+    pub(crate) fn settings(message: &str) -> Self {
+        Self::Settings(message.to_owned())
     }
 
     pub(crate) fn unanswered() -> Self {
-        Self::new(StoreFault::Unreachable, "no answer in time")
+        Self::Unreachable("no answer in time".to_owned())
+    }
+
+    /// Returns its own text, and the message that it holds.
+    pub(crate) fn texts(&self) -> (&'static str, &str) {
+        match self {
+            Self::Unreachable(it) => ("the store is unreachable", it),
+            Self::Credentials(it) => ("the store refuses the user or the password", it),
+            Self::MissingRight(it) => ("the store's user lacks a right", it),
+            Self::Tls(it) => ("no TLS to the store", it),
+            Self::ReadOnly(it) => ("the store refuses writes", it),
+            Self::OutOfMemory(it) => ("the store is out of memory", it),
+            Self::WrongNode(it) => (
+                "this node does not have the fleet's slot: use a cluster client",
+                it,
+            ),
+            Self::OtherQuotas(it) => ("other members have quotas with other intervals", it),
+            Self::OtherService(it) => (
+                "other members call another service: choose another name",
+                it,
+            ),
+            Self::Settings(it) => ("the fleet's settings cannot be used", it),
+            Self::Other(it) => ("the store failed", it),
+        }
+    }
+
+    /// Whether the fault lasts until an operator acts.
+    pub(crate) fn is_lasting(&self) -> bool {
+        !matches!(
+            self,
+            Self::Unreachable(_) | Self::ReadOnly(_) | Self::OutOfMemory(_) | Self::Other(_)
+        )
     }
 }
 
@@ -99,21 +85,21 @@ impl From<RedisError> for FleetError {
         // own message.
         let said = error.to_string();
         let text = said.to_lowercase();
-        let named = KINDS.iter().find(|(part, _)| text.contains(part));
-        let kind = match named {
-            Some((_, kind)) => *kind,
-            None if error.is_io_error() => StoreFault::Unreachable,
-            None => StoreFault::Other,
+        let named = FAULTS.iter().find(|(part, _)| text.contains(part));
+        let fault = match named {
+            Some((_, fault)) => *fault,
+            None if error.is_io_error() => Self::Unreachable,
+            None => Self::Other,
         };
-        let detail = Secrets::default().line(&said);
-        Self { kind, detail }
+        fault(Secrets::default().line(&said))
     }
 }
 
 impl fmt::Display for FleetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.kind, self.detail)?;
-        if self.kind == StoreFault::MissingRight {
+        let (text, message) = self.texts();
+        write!(f, "{text}: {message}")?;
+        if let Self::MissingRight(_) = self {
             f.write_str(RIGHTS)?;
         }
         Ok(())
@@ -122,37 +108,29 @@ impl fmt::Display for FleetError {
 
 impl error::Error for FleetError {}
 
-/// Whether the fault lasts until an operator acts.
-pub(crate) const fn is_lasting(fault: StoreFault) -> bool {
-    !matches!(
-        fault,
-        StoreFault::Unreachable
-            | StoreFault::ReadOnly
-            | StoreFault::OutOfMemory
-            | StoreFault::Other
-    )
-}
+/// A variant of the error, without its message.
+type Fault = fn(String) -> FleetError;
 
 /// Redis 7.0 does not name the command that a script may not run.
 const RIGHTS: &str = "; a fleet needs +evalsha +script|load +info +time +hgetall +hset +hdel +pexpire on {name}:shares";
 
 /// Parts of error messages, in lower case. The first that is found decides.
-const KINDS: [(&str, StoreFault); 17] = [
-    ("the other members call", StoreFault::OtherService),
-    ("quotas", StoreFault::OtherQuotas),
-    ("wrongpass", StoreFault::Credentials),
-    ("authentication", StoreFault::Credentials),
-    ("noperm", StoreFault::MissingRight),
-    ("can't run this command", StoreFault::MissingRight),
-    ("can't access", StoreFault::MissingRight),
-    ("certificate", StoreFault::Tls),
-    ("cryptography", StoreFault::Tls),
-    ("fatal alert", StoreFault::Tls),
-    ("corrupt message", StoreFault::Tls),
-    ("peer is incompatible", StoreFault::Tls),
-    ("oom", StoreFault::OutOfMemory),
-    ("readonly", StoreFault::ReadOnly),
-    ("misconf", StoreFault::ReadOnly),
-    ("moved", StoreFault::WrongNode),
-    ("crossslot", StoreFault::WrongNode),
+const FAULTS: [(&str, Fault); 17] = [
+    ("the other members call", FleetError::OtherService),
+    ("quotas", FleetError::OtherQuotas),
+    ("wrongpass", FleetError::Credentials),
+    ("authentication", FleetError::Credentials),
+    ("noperm", FleetError::MissingRight),
+    ("can't run this command", FleetError::MissingRight),
+    ("can't access", FleetError::MissingRight),
+    ("certificate", FleetError::Tls),
+    ("cryptography", FleetError::Tls),
+    ("fatal alert", FleetError::Tls),
+    ("corrupt message", FleetError::Tls),
+    ("peer is incompatible", FleetError::Tls),
+    ("oom", FleetError::OutOfMemory),
+    ("readonly", FleetError::ReadOnly),
+    ("misconf", FleetError::ReadOnly),
+    ("moved", FleetError::WrongNode),
+    ("crossslot", FleetError::WrongNode),
 ];

@@ -17,7 +17,7 @@ use tokio::{
 use tower_tds_limits::{Limiter, Share, WaitCause};
 
 use crate::{
-    error::{FleetError, StoreFault, is_lasting},
+    error::FleetError,
     member::{Action, Event, LOOK, LimiterState, Member},
     store::{Ask, Constants, FleetStatus, Link, Reply, Store},
 };
@@ -123,7 +123,7 @@ impl Fleet {
             let now = self.status();
             match now.fault {
                 None if now.answered.is_some() && now.grows_in.is_zero() => return Ok(()),
-                Some(fault) if is_lasting(fault.kind()) || Instant::now() >= until => {
+                Some(fault) if fault.is_lasting() || Instant::now() >= until => {
                     return Err(fault);
                 }
                 Some(_) | None => sleep(LOOK).await,
@@ -236,7 +236,7 @@ impl Driver {
         let fault = answer.as_ref().err();
         let before = self.fault();
         match fault {
-            Some(error) if Some(error.kind()) != before => {
+            Some(error) if Some(error.texts().0) != before => {
                 tracing::warn!(error = %error, "fleet share not renewed")
             }
             None if before.is_some() => tracing::info!("the fleet's store answers again"),
@@ -267,13 +267,14 @@ impl Driver {
     }
 
     /// Why the last question has failed, if it has.
-    fn fault(&self) -> Option<StoreFault> {
-        self.status.borrow().fault.as_ref().map(FleetError::kind)
+    fn fault(&self) -> Option<&'static str> {
+        let status = self.status.borrow();
+        status.fault.as_ref().map(|fault| fault.texts().0)
     }
 
     /// Applies a share. If more sockets are open and no request is in flight, closes them.
     fn apply(&self, share: Share, until: Instant, now: Instant) {
-        let why = self.fault().map(StoreFault::as_str);
+        let why = self.fault();
         if self.limiter.load().held.connections > share.connections {
             // A share without requests keeps calls from beginning between the look and the close.
             let requests = 0;

@@ -45,7 +45,7 @@ mod token;
 pub use redis;
 
 pub use self::{
-    error::{FleetError, StoreFault},
+    error::FleetError,
     fleet::Fleet,
     record::Record,
     store::{FleetStatus, Store},

@@ -15,14 +15,14 @@ use tds_sim::Rule;
 use tokio::time::sleep;
 
 use tower_tds::Limits;
-use tower_tds_fleet::{Fleet, StoreFault};
+use tower_tds_fleet::{Fleet, FleetError};
 use tower_tds_limits::Limiter;
 
 use crate::shares::{
     ANYWHERE, RedisServer,
     faults::through,
     free_port, on_a_port,
-    operators::{fits, kind, make_member},
+    operators::{fails, fits, make_member},
     or_skip, remember, run,
 };
 
@@ -105,7 +105,7 @@ async fn cluster_failover_and_slot_move_cause_no_refusal_under_the_documented_ri
         .await;
     remember(&a.server);
     // A client of a single node, at one without the slot.
-    assert_eq!(kind(b.server.client()).await, StoreFault::WrongNode);
+    fails(b.server.client(), FleetError::WrongNode).await;
     let url = format!("redis://member:password@127.0.0.1:{}", a.port);
     let client = ClusterClient::new(vec![url]).unwrap();
     fits(client.clone()).await;

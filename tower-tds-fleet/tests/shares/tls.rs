@@ -1,11 +1,11 @@
 //! TLS to the store, with a certificate on both sides.
 
 use redis::{Client, ClientTlsConfig, TlsCertificates};
-use tower_tds_fleet::StoreFault;
+use tower_tds_fleet::FleetError;
 
 use crate::shares::{
     RedisServer, free_port,
-    operators::{fits, kind},
+    operators::{fails, fits},
     or_skip, remember,
     token::world::{World, everything, token},
 };
@@ -74,7 +74,7 @@ async fn a_store_can_require_a_client_certificate() {
     // A server that is not trusted, and one that does not trust this side.
     for (trusts, has_key) in [(false, true), (true, false)] {
         let client = store.client("localhost", trusts, has_key);
-        assert_eq!(kind(client).await, StoreFault::Tls, "{trusts} {has_key}");
+        fails(client, FleetError::Tls).await;
     }
 }
 
