@@ -27,7 +27,7 @@ use tokio::{
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 use tower_tds::{
     Client, Credentials, Limiter, RequestBody,
-    layers::limits::{ConnectionLimitLayer, RequestLimitLayer},
+    layers::limits::{ConnectionLimitLayer, DeadlineAt, RequestLimitLayer},
 };
 
 use super::mix::{Mix, Stack};
@@ -116,8 +116,7 @@ impl Called {
     async fn head(&self, deadline: Option<Duration>) -> Result<Response<Body>, BoxError> {
         let mut request = Request::get(&*self.url).body(RequestBody::default())?;
         if let Some(after) = deadline {
-            let ends =
-                tower_tds::layers::outcome::DeadlineAt::new((Instant::now() + after).into_std());
+            let ends = DeadlineAt::new((Instant::now() + after).into_std());
             request.extensions_mut().insert(ends);
         }
         self.service.clone().oneshot(request).await

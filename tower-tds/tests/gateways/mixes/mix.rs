@@ -71,7 +71,7 @@ impl Mix {
         let delay = Duration::from_millis([0, 20, 100, 300][rng.usize(..4)]);
         let rules = [Rules::window(), COUNTER, ALL][turn(3, 3)];
         // A bucket of ten is full only if more than ten can be in flight.
-        let sockets = rng.u32(4..16) + if has_bucket(rules) { AT_ONCE } else { 0 };
+        let sockets = rng.u32(4..16) + if rules == ALL { AT_ONCE } else { 0 };
         let begins = runs.mul_f64(0.2 + 0.2 * rng.f64());
         let cut = (turn(1, 2) == 1).then_some((begins, cut));
         // A request that was given up arrives when the cut ends.
@@ -119,7 +119,7 @@ impl Mix {
             let counter = audit::fullest_counter(counted, per);
             levels.push(level("counter", counter, requests));
         }
-        if has_bucket(self.rules) {
+        if self.rules == ALL {
             let bucket = audit::fullest_bucket(counted, requests, per);
             levels.push(level("bucket", bucket, AT_ONCE));
         }
@@ -130,10 +130,6 @@ impl Mix {
         ));
         levels
     }
-}
-
-fn has_bucket(rules: Rules) -> bool {
-    rules == ALL
 }
 
 // === impl Level ===

@@ -43,7 +43,7 @@ struct Gone;
 impl Network {
     /// Starts a relay to `server`, and returns its address.
     pub(crate) async fn start(mix: &Mix, server: SocketAddr) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let listener = TcpListener::bind(super::OWN).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let network = Arc::new(Self {
             delay: mix.delay,
@@ -72,22 +72,25 @@ impl Network {
         let (from_client, to_client) = client.into_split();
         let (up, upward) = unbounded_channel();
         let (down, downward) = unbounded_channel();
-        let mut rngs = [rng.fork(), rng.fork()];
-        let [rng_up, rng_down] = &mut rngs;
+        let (mut rng_up, mut rng_down) = (rng.fork(), rng.fork());
         let carried = async {
             sleep(self.jitter(&mut rng)).await;
-            // Nothing resends the first segment of a connect that was abandoned within a cut.
-            if self.heals().await && upward.is_closed() {
-                return Err(Gone);
+            if self.heals().await {
+                // Nothing resends the first segment of a connect that was abandoned within a cut.
+                if upward.is_closed() {
+                    return Err(Gone);
+                }
+                // What was sent before, and cut as well, arrives before it.
+                sleep(self.jitter(&mut rng)).await;
             }
             let (from_server, to_server) = TcpStream::connect(server).await?.into_split();
             try_join!(
-                self.collect(from_server, down, rng_down),
+                self.collect(from_server, down, &mut rng_down),
                 self.deliver(downward, to_client),
                 self.deliver(upward, to_server),
             )
         };
-        try_join!(self.collect(from_client, up, rng_up), carried).ok();
+        try_join!(self.collect(from_client, up, &mut rng_up), carried).ok();
     }
 
     /// Reads until the end or reset of one side.

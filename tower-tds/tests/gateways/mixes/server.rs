@@ -53,7 +53,7 @@ enum Fate {
 
 impl Server {
     pub(crate) async fn start(mix: &Mix) -> (Arc<Self>, SocketAddr) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let listener = TcpListener::bind(super::OWN).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let server = Arc::new(Self {
             mix: mix.clone(),
