@@ -92,7 +92,10 @@ async fn server_that_closes_first_and_reads_on_counts_no_more_than_the_limit() {
     assert_eq!(seen, (59, 5, 3, 1));
 }
 
-async fn connect(limiter: &Limiter, address: SocketAddr) -> TokioIo<LimitedIo<TokioIo<TcpStream>>> {
+pub(crate) async fn connect(
+    limiter: &Limiter,
+    address: SocketAddr,
+) -> TokioIo<LimitedIo<TokioIo<TcpStream>>> {
     let connector = ConnectionLimitLayer::new(limiter.clone()).layer(HttpConnector::new());
     let socket = connector.oneshot(uri(address)).await;
     TokioIo::new(socket.expect("it listens"))
