@@ -148,9 +148,10 @@ impl Settings {
             )));
         };
         for (name, url) in [(auth_name, auth), (BASE_URL, base)] {
-            let unusable = |error: &dyn Error| self.unusable(name, &causes(error));
-            let uri: Uri = url.parse().map_err(|error| unusable(&error))?;
-            Origin::from_uri(&uri).map_err(|error| unusable(&error))?;
+            let unusable = |why: &str| self.unusable(name, &why);
+            let uri = url.parse::<Uri>();
+            let uri = uri.map_err(|why| unusable(&format!("{why}; give https://host")))?;
+            Origin::from_uri(&uri).map_err(|why| unusable(&causes(&why)))?;
         }
         if auth_name == TOKEN_URL && auth.contains('?') {
             warn("TDS_TOKEN_URL has a query, which may hold a key, so it is not shown");

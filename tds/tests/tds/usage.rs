@@ -56,6 +56,7 @@ async fn unusable_arguments_and_settings_end_with_exit_code_two() {
     let both = format!("{HERE} CLIENT_SECRET_FILE=/none");
     let at = |base: &str| HERE.replace("BASE_URL=http://127.0.0.1:1", &format!("BASE_URL={base}"));
     let (far, bare) = (at("http://data.example.org"), at("data.example.org"));
+    let hostless = at("https://");
     let (odd, asks) = (at("https://d.example:x"), at("https://d.example?key=1"));
     let secret = "tds: not set: TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE); --simulate";
     let missing = "not set: TDS_BASE_URL, TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE);";
@@ -94,7 +95,8 @@ async fn unusable_arguments_and_settings_end_with_exit_code_two() {
             &bare,
             "tds: TDS_BASE_URL: the address has no scheme",
         ),
-        ("get /p", &odd, "tds: TDS_BASE_URL: "),
+        ("get /p", &odd, "tds: TDS_BASE_URL: the address has a"),
+        ("get /p", &hostless, "empty string; give https://host"),
         ("get /p", &asks, "TDS_BASE_URL has a query"),
     ] {
         let mut run = tds("");
