@@ -8,9 +8,9 @@ async fn terminal_of_80_columns_shows_all_progress() {
         return;
     }
     let bench = Bench::new().await;
-    // Fifty are under way for two seconds each, and forty wait.
-    bench.list("/v1/history/{1..90}?bytes=60000&rate=30000\n");
-    let plain = bench.tds("bulk --list list --out files --jobs 80");
+    // Seven are under way for two seconds each, and the others wait.
+    bench.list("/v1/history/{1..21}?bytes=60000&rate=30000\n");
+    let plain = bench.tds("bulk --list list --out files --jobs 80 --connections 8");
     let line = format!("stty cols 80 rows 24; exec {}", line(&plain));
     let run = end(piped(by("script", &["-qec", &line, "/dev/null"], &plain))).await;
     ended(&run, 0);
@@ -22,12 +22,12 @@ async fn terminal_of_80_columns_shows_all_progress() {
             |row: &String| row.starts_with(start) && words.iter().all(|word| row.contains(word));
         assert!(drawn.iter().any(has), "{start} {words:?}: {drawn:?}");
     };
-    shows("█", &["/90 files, ", "/s, ", " s to go", " MB"]);
+    shows("█", &["/21 files, ", "/s, ", " s to go", " MB"]);
     let waits = "waits for another response body to end";
     shows(waits, &[]);
-    shows("90 files: 90 ok, 0 skipped, 0 failed", &[]);
+    shows("21 files: 21 ok, 0 skipped, 0 failed", &[]);
     // No row has text of another row.
-    let starts = ["█", "░", "waits for ", "90 files: "];
+    let starts = ["█", "░", "waits for ", "21 files: "];
     let stray = |row: &&String| !row.is_empty() && !starts.iter().any(|at| row.starts_with(at));
     assert_eq!(drawn.iter().find(stray), None);
 }

@@ -82,15 +82,19 @@ async fn a_store_can_require_a_client_certificate() {
 async fn member_shares_its_token_over_tls_only_with_a_trusted_certificate() {
     let store = or_skip!(Store::start("no"));
     let world = World::new();
+    let member = |host: &str, trusts: bool| world.member(store.client(host, trusts, false));
+    // On a busy machine TLS may take longer than a member waits for its store, so members start until one takes the token of another.
+    let mut posts = u64::MAX;
+    while posts != world.posts() {
+        posts = world.posts();
+        assert!(posts < 20, "none took the token of another");
+        token(&member("localhost", true)).await;
+    }
     // A member that does not trust the server stores nothing there, and requests its own token.
-    for (host, trusts, posts) in [
-        ("localhost", true, 1),
-        ("localhost", true, 1),
-        ("127.0.0.1", true, 2),
-        ("localhost", false, 3),
-    ] {
-        token(&world.member(store.client(host, trusts, false))).await;
-        assert_eq!(world.posts(), posts, "{host} {trusts}");
-        assert_eq!(everything(&store.server).len(), 1);
+    for (host, trusts) in [("127.0.0.1", true), ("localhost", false)] {
+        token(&member(host, trusts)).await;
+        posts += 1;
+        let stored = everything(&store.server).len();
+        assert_eq!((world.posts(), stored), (posts, 1), "{host} {trusts}");
     }
 }
