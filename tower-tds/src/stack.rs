@@ -36,7 +36,8 @@ use tower_tds_outcome::Cause;
 ///
 /// If you drop a call that has its permit, it counts as sent, so it is completed in the background for up to ten
 /// seconds. Its request may still be written then, unless your client marks its requests
-/// ([`HandOver`](tower_tds_outcome::HandOver)). What a server resets counts for ten seconds, unless it marks that, too.
+/// ([`HandOver`](tower_tds_outcome::HandOver)). A request whose connection the server resets counts for ten seconds,
+/// unless your client marks that as well.
 ///
 /// The service counts token requests as well, so build the [`TokenSource`] over a client with a `RequestLimitLayer` of
 /// [`Limiter::first_in_line`].

@@ -33,12 +33,12 @@ pub(super) struct InUse<B> {
     pub(super) is_reused: bool,
 }
 
-/// Wait for a response head. Dropped before that, it shows that idle connections may be dead, too.
+/// Wait for a response head. If it is dropped before that, idle connections may be dead as well.
 pub(super) struct HeadWait<'a, B> {
     pool: &'a Pool<B>,
     connection: &'a Mutex<AtHome<B>>,
     sent_at: Instant,
-    /// Set for a request that was not written, too: that shows nothing.
+    /// Also set for a request that was not written, because that shows nothing.
     pub(super) is_over: bool,
 }
 

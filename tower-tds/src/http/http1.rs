@@ -61,7 +61,7 @@ pub(crate) trait Connector:
 /// The one host of a pool. The layers above let no request pass that is for another one.
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
-    /// What a connector gets: scheme and authority.
+    /// Scheme and authority, for the connector.
     address: Uri,
     header: HeaderValue,
 }
@@ -172,7 +172,7 @@ where
         host.complete(&mut request);
         let mut hand_over = HandOver::of(request.extensions());
         loop {
-            // The results of both marks are not needed: whoever gives the call up drops this future in the same step.
+            // The results of both marks are not needed, because a call that is given up drops this future in the same step.
             hand_over.mark(Handed::Held);
             let mut connection = match self.pool.take() {
                 Some(idle) => InUse::of(&self.pool, idle),

@@ -47,7 +47,7 @@ pub(super) struct Idle<B> {
 /// Leads to the task of a connection.
 pub(super) type Home<B> = Arc<Mutex<AtHome<B>>>;
 
-/// What a call and the task of its connection tell each other.
+/// State that a call shares with the task of its connection.
 pub(super) struct AtHome<B> {
     /// On its way back to the task.
     pub(super) sender: Option<SendRequest<B>>,

@@ -100,7 +100,7 @@ fn call_made_without_a_runtime_runs_where_it_is_polled() {
     called.expect("data");
 }
 
-/// What accepts a tunnel: any version, and any status that is a success.
+/// A tunnel is accepted by any version, and by any status that is a success.
 const ACCEPTS: [&str; 3] = [
     "1.0 200 OK\r\nvia: 1.1 proxy",
     "1.1 200 Established",

@@ -82,7 +82,7 @@ async fn unaccepted_connect_fails_after_30_seconds_unsent() {
     drop((queued, full));
 }
 
-/// What the peer has ended is counted by then, or half a second later. Behind a connector of the user's it may be a
+/// When the peer has ended a connection, its request is counted by then or half a second later. Behind a connector of the user's it may be a
 /// proxy that has ended, and the service may get the request later.
 #[tokio::test]
 async fn calls_whose_server_ends_the_connection_count_for_half_a_second_if_it_is_direct() {

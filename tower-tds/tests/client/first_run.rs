@@ -92,7 +92,7 @@ async fn each_first_run_error_prints_its_documented_text() {
             unreachable!("two columns: {row:?}");
         };
         let line = printed.remove(what).unwrap_or_else(|| panic!("{what}"));
-        // What stands for anything may be empty, with the blank behind it.
+        // The mark that stands for any text may be empty, with the blank behind it.
         let is_told = fits(&line, &text.replace("… ", "…"));
         assert!(is_told, "{what}: {line}\nis not: {text}");
         assert!(line.chars().count() <= 400, "{line}");

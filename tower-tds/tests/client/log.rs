@@ -39,7 +39,7 @@ impl Log {
         String::from_utf8_lossy(&log).into_owned()
     }
 
-    /// What was logged, without the ends of spans.
+    /// The logged events, without the ends of spans.
     pub(crate) fn events(&self) -> String {
         let is_event = |line: &&str| !line.ends_with(": close\n");
         self.text().split_inclusive('\n').filter(is_event).collect()

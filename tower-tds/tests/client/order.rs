@@ -96,7 +96,7 @@ async fn one_order(n: usize) {
         assert_eq!(status(call).await.expect(name), StatusCode::OK, "{name}");
     }
     sleep(Duration::from_millis(1_100)).await;
-    // The refused call waits for the next token, whether a response or an error says that it needs one.
+    // The refused call waits for the next token, whether a response or an error shows that it needs one.
     sim.revoke_all();
     let healed = status(call(get(PATH))).await;
     assert_eq!(healed.expect(name), StatusCode::OK, "{name}");

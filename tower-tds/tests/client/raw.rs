@@ -29,7 +29,7 @@ use crate::{
     connections::net::Pipe,
 };
 
-/// What the server does with a request. Without an end, it reads the next one.
+/// A step of the server after a request. Without an end, it reads the next one.
 #[derive(Clone)]
 pub(crate) enum Act {
     /// Writes, once the body of the request has come.
@@ -136,7 +136,7 @@ impl Raw {
         Self::of(script).listen("127.0.0.1").await
     }
 
-    /// Says the same to all, and closes the connection after `/close`.
+    /// Sends the same to all, and closes the connection after `/close`.
     pub(crate) async fn saying(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
         Self::start(move |asked| match asked.head.starts_with("GET /close") {
@@ -151,7 +151,7 @@ impl Raw {
         self
     }
 
-    /// Listens under TLS. Returns its certificate, too.
+    /// Listens under TLS. Also returns its certificate.
     pub(crate) async fn listen_tls(mut self, is_ca: bool) -> (Self, String) {
         let mut params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
         if is_ca {

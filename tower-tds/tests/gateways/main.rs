@@ -199,9 +199,9 @@ const fn half(gateway: Kind, stays: u64, calls: u32) -> Visit {
 }
 
 /// HAProxy refuses the whole address until at most 60 sockets are open, including idle ones. Each
-/// refused request closes its own socket. So the refused requests are as many as the stranger's
-/// sockets, plus the ten in flight at the first refusal, plus those that come while closed sockets are
-/// still counted: one or two, or on a busy machine as many as are in flight.
+/// refused request closes its own socket. So there is one for each of the stranger's sockets, and for
+/// each of the ten in flight at the first refusal. More come while closed sockets are still counted: one
+/// or two, or on a busy machine as many as are in flight.
 const HALF: usize = 30 + 10 + 10;
 
 async fn a_stranger_who_holds_half_costs_no_call() {

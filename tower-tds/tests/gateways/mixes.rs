@@ -164,8 +164,8 @@ fn from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |number| number.parse().expect("a number"))
 }
 
-/// An address that nothing else asks. What an earlier test has left behind may ask any port of 127.0.0.1 again,
-/// and each of its connections would count.
+/// An address that no other test uses. A connect that an earlier one has left behind may come to any port of
+/// 127.0.0.1, where it would count.
 const OWN: &str = "127.0.0.2:0";
 
 /// Callers of each mix, in two runtimes.

@@ -31,8 +31,8 @@ struct Folder(PathBuf);
 impl Program {
     /// Starts what `command` makes of a folder and an address, and waits until it serves.
     ///
-    /// The program listens on its standard input, which is a socket that this process has bound. If
-    /// it were told a free port instead, another test could get that port first, and answer here.
+    /// The program listens on its standard input, which is a socket that this process has bound. With
+    /// a free port instead, another test could get that port first, and answer here.
     pub(crate) async fn start(command: impl FnOnce(&Path, SocketAddr) -> Command) -> Self {
         let folder = Folder::new();
         let socket = TcpSocket::new_v4().expect("a socket");

@@ -1,5 +1,5 @@
-//! Services that refuse all the same: because they are stricter than assumed, because a stranger uses
-//! the quota, or for another reason. The bars are refusals, and what is sent nevertheless.
+//! Services that refuse nevertheless, because they are stricter than assumed, because a stranger uses the
+//! quota, or for another reason. The bars are for the refusals, and for the requests that are still sent.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -99,7 +99,7 @@ async fn beside_a_stranger_few_are_refused_and_a_tenth_of_the_rate_is_left() {
     }
 }
 
-/// A locked resource, say: no rate would avoid it.
+/// For example a locked resource, which no rate would avoid.
 #[tokio::test(start_paused = true)]
 async fn refusals_for_another_reason_leave_a_sixth_and_are_forgotten_in_ten_minutes() {
     for (other, hours, least) in [(0.01, 6, 5.0), (0.05, 1, 5.0), (0.2, 1, 3.0)] {

@@ -29,7 +29,7 @@ use crate::{
 
 /// A service, what else happens to it, and the way to it.
 pub(crate) struct World {
-    /// What the service refuses by.
+    /// The measure by which the service refuses.
     meter: Meter,
     /// They count the same requests without any effect on the client.
     judges: Vec<Judge>,
@@ -55,7 +55,7 @@ pub(crate) enum Load {
     Few(Duration),
 }
 
-/// What was counted.
+/// The requests that were counted.
 #[derive(Default, Clone)]
 pub(crate) struct Seen {
     /// When requests came, and whether they were refused.

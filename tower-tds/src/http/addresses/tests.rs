@@ -15,7 +15,7 @@ use tower_tds_limits::{ConnectionLimitLayer, Limiter, Limits};
 
 use super::*;
 
-/// How an address answers.
+/// The behaviour of an address.
 #[derive(Clone, Copy)]
 enum Way {
     Answers,
@@ -28,7 +28,7 @@ use Way::{Answers, Dead, Refuses};
 /// The attempts in order: after how many milliseconds each began, and to which address.
 type Tried = Vec<(u128, String)>;
 
-/// Races these addresses of a host with permits of the limiter. Returns the attempts, too.
+/// Races these addresses of a host with permits of the limiter. Also returns the attempts.
 async fn connect(
     ways: &[(&str, Way)],
     limiter: &Limiter,

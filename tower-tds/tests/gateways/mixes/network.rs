@@ -80,7 +80,7 @@ impl Network {
                 if upward.is_closed() {
                     return Err(Gone);
                 }
-                // What was sent before, and cut as well, arrives before it.
+                // Earlier bytes that were cut as well arrive before it.
                 sleep(self.jitter(&mut rng)).await;
             }
             let (from_server, to_server) = TcpStream::connect(server).await?.into_split();
