@@ -195,7 +195,7 @@ impl Accept {
             }
             _ => {
                 let other = refused(
-                    Kind::UnexpectedAnswer,
+                    Kind::UnexpectedResponse,
                     &format!("status {status} instead of 200"),
                 );
                 return Err(other
@@ -290,7 +290,7 @@ impl Answer {
         match self {
             Self::New(data, _) => Ok(data),
             Self::Same(_) => {
-                Err(Error::new(Kind::UnexpectedAnswer, "304 without a condition").into())
+                Err(Error::new(Kind::UnexpectedResponse, "304 without a condition").into())
             }
         }
     }

@@ -263,7 +263,7 @@ impl Downloads {
             match call.header(IF_RANGE, &**etag).await {
                 Ok(response) => match self.accept.answer(response, asked).await {
                     Ok(Answer::New(data, whole)) => return Ok((data, whole)),
-                    Err(Trouble::Service(error)) if error.kind() == Kind::UnexpectedAnswer => {}
+                    Err(Trouble::Service(error)) if error.kind() == Kind::UnexpectedResponse => {}
                     Ok(Answer::Same(_)) => {}
                     Err(trouble) => return Err(trouble),
                 },

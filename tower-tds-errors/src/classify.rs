@@ -170,11 +170,11 @@ pub(crate) fn by_head<B>(request: &RequestFacts, response: &Response<B>) -> Opti
             if is_success(status) =>
         {
             let is_page = request.is_data_only && is_page(status, response.headers());
-            return is_page.then_some(Kind::UnexpectedAnswer);
+            return is_page.then_some(Kind::UnexpectedResponse);
         }
         Outcome::Other | Outcome::Lost | Outcome::Unsent => match status.as_u16() {
             // 101 is an upgrade, which these layers do not support.
-            101 | 300..=399 | 511 => Kind::UnexpectedAnswer,
+            101 | 300..=399 | 511 => Kind::UnexpectedResponse,
             404 | 410 => Kind::NotFound,
             408 | 421 | 425 => Kind::Unavailable,
             // A retry does not change what the server can process.

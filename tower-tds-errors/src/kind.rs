@@ -164,7 +164,7 @@ kinds! {
             "retry later";
         /// A redirect, an upgrade, an HTML page or the login page of a captive portal came in place
         /// of data.
-        UnexpectedAnswer: "unexpected_answer", Never, Outcome::Other,
+        UnexpectedResponse: "unexpected_response", Never, Outcome::Other,
             "redirect, upgrade or HTML page instead of data",
             "check the base URL; a login page means a missing token or a captive portal";
         /// There is no such resource (404, 410).

@@ -8,7 +8,7 @@ use tower_tds_outcome::{Cause, Outcome, Resend, Secrets, Sent};
 ///
 /// | predicate | what happened | what to do |
 /// |---|---|---|
-/// | [`is_timeout`](Self::is_timeout) | the call reached its deadline or [`answer_timeout`](crate::RequestLimitLayer::answer_timeout), or a connect its longest wait | make fewer calls at once, or allow more time |
+/// | [`is_timeout`](Self::is_timeout) | the call reached its deadline or [`response_timeout`](crate::RequestLimitLayer::response_timeout), or a connect its longest wait | make fewer calls at once, or allow more time |
 /// | [`is_rejected`](Self::is_rejected) | the queue is full, the pause is too long, or too little time was left at its turn | try again after [`retry_after`](Self::retry_after) |
 /// | [`is_deadline`](Self::is_deadline) | the call's own deadline has passed, or would pass before the answer | do not try again within the same deadline |
 /// | none | the service below failed | handle the [source](error::Error::source) |

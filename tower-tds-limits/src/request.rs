@@ -33,7 +33,7 @@ use crate::{
 ///
 /// let layer = RequestLimitLayer::new(Limiter::new(Limits::default()))
 ///     .max_waiting(1_000)
-///     .answer_timeout(Duration::from_secs(10));
+///     .response_timeout(Duration::from_secs(10));
 /// # drop(layer);
 /// ```
 #[must_use]
@@ -188,7 +188,7 @@ impl RequestLimitLayer {
     ///
     /// A call that this ends is dropped and not completed: its connection ends at once, so the permit
     /// of a socket that died returns after 30 s.
-    pub fn answer_timeout(mut self, timeout: Duration) -> Self {
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.limiter.stack).answer = Some(timeout);
         self
     }

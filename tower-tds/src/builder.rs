@@ -38,7 +38,7 @@ use crate::{
         tls::Tls,
         transport::{MakeClients, clients, connector, make_clients},
     },
-    stack::{ANSWER_TIMEOUT, TdsLayer},
+    stack::{RESPONSE_TIMEOUT, TdsLayer},
 };
 
 /// Builds a [`Client`]. [`Client::builder`] takes the required settings.
@@ -63,7 +63,7 @@ pub struct Builder {
     renewal: Box<dyn FnOnce(TokenSourceBuilder) -> TokenSourceBuilder + Send>,
     limiter: Limiter,
     retry: RetryLayer,
-    answer_timeout: Duration,
+    response_timeout: Duration,
     deadline: Option<Duration>,
     read_timeout: Duration,
     error_bodies: Option<(usize, Duration)>,
@@ -138,7 +138,7 @@ impl Client {
             renewal: Box::new(|tokens| tokens),
             limiter: Limits::default().into(),
             retry: RetryLayer::new(),
-            answer_timeout: ANSWER_TIMEOUT,
+            response_timeout: RESPONSE_TIMEOUT,
             deadline: None,
             read_timeout: READ_TIMEOUT,
             error_bodies: None,
@@ -270,8 +270,8 @@ impl Builder {
     /// A call whose token is refused waits for a new one within this time, so set it longer than
     /// your token endpoint takes to respond.
     #[must_use]
-    pub const fn answer_timeout(mut self, timeout: Duration) -> Self {
-        self.answer_timeout = timeout;
+    pub const fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.response_timeout = timeout;
         self
     }
 
@@ -481,8 +481,8 @@ impl Builder {
         };
         // One gateway may count data and token requests together. Token requests are first in the
         // queue, because a waiting call may need the token.
-        let limit = RequestLimitLayer::new(data.first_in_line()).answer_timeout(TOKEN_ANSWER);
-        let longest = longest_turn(data.limits()).saturating_add(TOKEN_ANSWER);
+        let limit = RequestLimitLayer::new(data.first_in_line()).response_timeout(TOKEN_RESPONSE);
+        let longest = longest_turn(data.limits()).saturating_add(TOKEN_RESPONSE);
         let token_http = ServiceBuilder::new()
             .map_request(move |mut request: Request<_>| {
                 // With its hand-over, a request that its source has given up is not sent later.
@@ -505,7 +505,7 @@ impl Builder {
         }
         let mut layer = TdsLayer::new(tokens.clone(), [base.origin.clone()], data.clone())
             .retry(retry.replay(ReplayBytes));
-        layer.limit = layer.limit.answer_timeout(self.answer_timeout);
+        layer.limit = layer.limit.response_timeout(self.response_timeout);
         if let Some((bytes, time)) = self.error_bodies {
             layer.classify = layer.classify.error_bodies(bytes, time);
         }
@@ -571,7 +571,7 @@ const EITHER_SECRET: &str = "TDS_CLIENT_SECRET (or TDS_CLIENT_SECRET_FILE)";
 
 /// Much longer than a token endpoint needs (milliseconds), and much shorter than the default
 /// deadline of a call.
-const TOKEN_ANSWER: Duration = Duration::from_secs(10);
+const TOKEN_RESPONSE: Duration = Duration::from_secs(10);
 
 /// Realm in the path of the token endpoint, as the service documents it.
 const REALM: &str = "ServiceConnect";

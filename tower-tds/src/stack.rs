@@ -127,7 +127,7 @@ impl TdsLayer {
             retry: RetryLayer::new(),
             tokens,
             origins: origins.into_iter().collect(),
-            limit: RequestLimitLayer::new(limiter).answer_timeout(ANSWER_TIMEOUT),
+            limit: RequestLimitLayer::new(limiter).response_timeout(RESPONSE_TIMEOUT),
             classify,
         }
     }
@@ -232,4 +232,4 @@ fn named(error: tower_tds_limits::Error, tokens: &TokenSource) -> Error {
 
 /// Time that gateways wait for a response head by default (nginx, `proxy_read_timeout`; Kong,
 /// `read_timeout`). After it the gateway has given up.
-pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -27,7 +27,7 @@ fn status_gives_the_kind_if_the_body_has_no_message_and_each_counts_as_answered(
     for status in 100..1000 {
         let expected = match status {
             200..=299 | 304 => None,
-            101 | 300..=399 | 511 => Some(Kind::UnexpectedAnswer),
+            101 | 300..=399 | 511 => Some(Kind::UnexpectedResponse),
             401 => Some(Kind::InvalidToken),
             404 | 410 => Some(Kind::NotFound),
             416 => Some(Kind::ConnectionLimit),
@@ -89,7 +89,7 @@ fn html_page_is_unexpected_if_only_data_is_accepted() {
     ] {
         let said = [("content-type", kind), ("content-length", length)];
         let found = error(&[("accept", accept)], status, &said, "").map(|it| it.kind());
-        let expected = is_unexpected.then_some(Kind::UnexpectedAnswer);
+        let expected = is_unexpected.then_some(Kind::UnexpectedResponse);
         assert_eq!(found, expected, "{accept} {status} {kind}");
     }
     assert!(error(&[], 200, &[("content-type", page)], "").is_none());

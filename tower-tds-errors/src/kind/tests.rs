@@ -8,7 +8,7 @@ fn kind_and_stop_names_are_stable() {
     assert_eq!(
         names.join(" "),
         "missing_credentials invalid_token missing_role token_unavailable token_refused throttled quota_exhausted \
-         rate_exceeded connection_limit limit_timeout unavailable unexpected_answer not_found rejected \
+         rate_exceeded connection_limit limit_timeout unavailable unexpected_response not_found rejected \
          invalid_request connect tls timeout reset truncated malformed too_large unrecognized"
     );
     for (stop, name) in [

@@ -152,7 +152,7 @@ async fn error_without_a_response_of_its_own_stays_an_error() {
 
     let upgrade = Probe::always(101);
     let error = send(&upgrade, get("/")).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::UnexpectedAnswer);
+    assert_eq!(error.kind(), Kind::UnexpectedResponse);
     assert!(error.to_string().contains("WebSocket"), "{error}");
     assert_eq!(upgrade.seen().len(), 1);
 

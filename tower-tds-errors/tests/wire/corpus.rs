@@ -47,8 +47,8 @@ enum Again {
 const TABLE: &[Row] = &[
     ("200-data", None, No, None, None),
     ("200-page", None, No, None, None),
-    ("200-page-for-data", Some(Kind::UnexpectedAnswer), No, Some("Please log in."), None),
-    ("302-login", Some(Kind::UnexpectedAnswer), No, None, None),
+    ("200-page-for-data", Some(Kind::UnexpectedResponse), No, Some("Please log in."), None),
+    ("302-login", Some(Kind::UnexpectedResponse), No, None, None),
     ("304-not-modified", None, No, None, None),
     ("400-echoes-secrets", Some(Kind::Rejected), No, Some("bad header Authorization: Bearer [redacted], form client_secret=[redacted], uri https://api.example/v2?[redacted]"), None),
     ("401-empty", Some(Kind::InvalidToken), Once, None, None),
@@ -139,7 +139,7 @@ const TABLE: &[Row] = &[
     ("503-utf16", Some(Kind::Unavailable), Backoff, None, None),
     ("504-kong", Some(Kind::Unavailable), Backoff, Some("The upstream server is timing out"), None),
     ("503-zstd", Some(Kind::Unavailable), Backoff, None, None),
-    ("511-portal", Some(Kind::UnexpectedAnswer), No, Some("Log in to Airport Wi-Fi"), None),
+    ("511-portal", Some(Kind::UnexpectedResponse), No, Some("Log in to Airport Wi-Fi"), None),
     ("520-edge-html", Some(Kind::Unavailable), Backoff, Some("api.example | 520: Web server is returning an unknown error"), None),
 ];
 

@@ -151,10 +151,10 @@ async fn call_made_at_its_deadline_is_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answer_timeout_starts_when_the_request_is_sent() {
+async fn response_timeout_starts_when_the_request_is_sent() {
     for connects_for in [ms(0), ms(400), secs(3), ms(3_700)] {
         let limiter = Limiter::new(Limits::default());
-        let layer = RequestLimitLayer::new(limiter).answer_timeout(secs(1));
+        let layer = RequestLimitLayer::new(limiter).response_timeout(secs(1));
         let service = layer.layer(service_fn(move |request| connects(request, connects_for)));
         let begin = Instant::now();
         let error =

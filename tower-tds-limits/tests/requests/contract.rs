@@ -102,7 +102,7 @@ async fn held_when_lost(limits: Limits) -> Duration {
     let limiter = Limiter::new(limits);
     let probe = Probe::new();
     probe.never_answer();
-    let layer = RequestLimitLayer::new(limiter.clone()).answer_timeout(Duration::from_secs(1));
+    let layer = RequestLimitLayer::new(limiter.clone()).response_timeout(Duration::from_secs(1));
     let lost = layer.layer(probe.clone()).oneshot(request()).await;
     lost.expect_err("no answer");
     let start = Instant::now();

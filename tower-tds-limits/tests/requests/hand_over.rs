@@ -97,7 +97,7 @@ async fn call_that_returns_its_permit_was_never_sent() {
 /// How a call ends that waits for its connection.
 #[derive(Debug, Clone, Copy)]
 enum Ends {
-    AnswerTimeout,
+    ResponseTimeout,
     Deadline,
     Dropped,
 }
@@ -105,7 +105,7 @@ enum Ends {
 /// Nothing shows whether such a call was sent, so its error says that it may have been.
 #[tokio::test(start_paused = true)]
 async fn call_over_a_client_that_marks_nothing_counts_as_sent_and_is_not_sent_after_its_deadline() {
-    for ends in [Ends::AnswerTimeout, Ends::Deadline, Ends::Dropped] {
+    for ends in [Ends::ResponseTimeout, Ends::Deadline, Ends::Dropped] {
         let limiter = Limiter::new(Limits::default());
         let sent = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&sent);
@@ -121,8 +121,8 @@ async fn call_over_a_client_that_marks_nothing_counts_as_sent_and_is_not_sent_af
         let layer = RequestLimitLayer::new(limiter.clone());
         let (at, begin) = (ms(400), Instant::now());
         let call = match ends {
-            Ends::AnswerTimeout => {
-                let service = layer.answer_timeout(at).layer(connects);
+            Ends::ResponseTimeout => {
+                let service = layer.response_timeout(at).layer(connects);
                 Some(service.oneshot(request()).await)
             }
             Ends::Deadline => {

@@ -60,7 +60,7 @@ impl Call {
     /// If you also set [`Builder::deadline`](crate::Builder::deadline), the earlier one counts;
     /// with neither, a call has two minutes until its response head. In addition, each attempt has
     /// a minute from its sending to its response head: see
-    /// [`Builder::answer_timeout`](crate::Builder::answer_timeout).
+    /// [`Builder::response_timeout`](crate::Builder::response_timeout).
     ///
     /// # Examples
     /// ```no_run

@@ -77,7 +77,7 @@ async fn folded_header_line_becomes_a_space() {
 async fn unrequested_upgrade_is_an_error() {
     let raw = Raw::saying("HTTP/1.1 101 Switching Protocols\r\nupgrade: other\r\n\r\n").await;
     let error = raw.client().get("/").await.expect_err("2xx or 304");
-    assert_eq!(error.kind(), Kind::UnexpectedAnswer);
+    assert_eq!(error.kind(), Kind::UnexpectedResponse);
 }
 
 #[tokio::test]

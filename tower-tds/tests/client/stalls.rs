@@ -163,11 +163,11 @@ async fn dropped_call_costs_its_permits_only_if_it_was_sent() {
 /// The network is cut: three calls hang, and the server does not see the end of their sockets. They
 /// fail after a second, and from then on the cut is over.
 #[tokio::test(start_paused = true)]
-async fn cut_costs_all_sockets_for_30_seconds_after_the_answer_timeout_at_most() {
+async fn cut_costs_all_sockets_for_30_seconds_after_the_response_timeout_at_most() {
     let (sim, is_cut) = (Sim::new(Config::default()), Arc::default());
     let limits = Limits::default().connections(count(4));
     let client = builder(&sim, false, &is_cut).limits(limits);
-    let client = client.answer_timeout(TWO / 2).built();
+    let client = client.response_timeout(TWO / 2).built();
     client.tokens().ready().await.expect("a token");
     is_cut.store(true, SeqCst);
     let start = Instant::now();

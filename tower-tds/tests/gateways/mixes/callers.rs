@@ -127,7 +127,7 @@ fn client(mix: &Mix, url: &str) -> (Caller, Limiter) {
     let credentials = Credentials::new("key", "s3cr3t").expect("they can be sent");
     let client = Client::builder(url, url, credentials)
         .limits(mix.limits())
-        .answer_timeout(PATIENCE);
+        .response_timeout(PATIENCE);
     let client = client.build().expect("loopback is allowed");
     let limiter = client.limiter().clone();
     (boxed(client), limiter)
