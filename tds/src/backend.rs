@@ -113,7 +113,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
     let service = settings.service().await?;
     let client = settings.client(service.builder).await?;
     let metrics = access::recorder().map_err(|error| Failure::usage(causes(&error)))?;
-    let cache = Cache::new(client.clone(), service.accept, service.secrets, job.bounds);
+    let cache = Cache::new(client.clone(), service.accept, job.bounds);
     let app = Arc::new(App {
         condition: Condition {
             client: client.clone(),

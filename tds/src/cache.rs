@@ -45,7 +45,6 @@ use crate::{
 pub(crate) struct Cache {
     client: Client,
     accept: Accept,
-    secrets: Secrets,
     bounds: Bounds,
     /// Guards all of the book. Locked for a few statements and never across an await.
     book: Mutex<Book>,
@@ -120,11 +119,10 @@ struct Last {
 // === impl Cache ===
 
 impl Cache {
-    pub(crate) fn new(client: Client, accept: Accept, secrets: Secrets, bounds: Bounds) -> Self {
+    pub(crate) fn new(client: Client, accept: Accept, bounds: Bounds) -> Self {
         Self {
             client,
             accept,
-            secrets,
             bounds,
             book: Mutex::default(),
         }
@@ -219,7 +217,8 @@ impl Cache {
             let ended = cache.last(&target, known).await;
             // A call in a pause after a 429 is sent when the pause ends.
             let soon = cache.client.status().limits.paused_for.unwrap_or_default();
-            let lines = lock(&cache.book).ended(target, ended, &cache.secrets, soon);
+            let secrets = cache.client.tokens().secrets();
+            let lines = lock(&cache.book).ended(target, ended, secrets, soon);
             drop(running);
             lines.iter().for_each(|line| warn(line));
         });

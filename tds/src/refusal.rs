@@ -58,6 +58,7 @@ impl Refusal {
         let status = match (Exit::of(error), error.kind()) {
             _ if kept.is_some() => kept.unwrap_or_default(),
             (_, Kind::NotFound) => StatusCode::NOT_FOUND,
+            (_, Kind::InvalidRequest) => StatusCode::BAD_REQUEST,
             // Only you who operate the backend can correct these.
             (Exit::SomeFailed | Exit::Credentials | Exit::Usage, _) | (_, Kind::Tls) => {
                 StatusCode::BAD_GATEWAY

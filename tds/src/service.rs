@@ -10,7 +10,6 @@ use tower_tds::{
     layers::token::{Origin, TokenEndpoint},
 };
 use tower_tds_fleet::RedisTokens;
-use tower_tds_outcome::Secrets;
 
 use crate::{
     answer::Accept,
@@ -32,8 +31,6 @@ pub(crate) struct Service {
     pub(crate) base_url: String,
     /// Proxy for each address, as `tds check` shows it.
     pub(crate) routes: Vec<(&'static str, String)>,
-    /// Secret of the key, to be masked in all texts.
-    pub(crate) secrets: Secrets,
     pub(crate) accept: Accept,
     /// Simulated service, which lives as long as the job.
     pub(crate) simulated: Option<Server>,
@@ -170,8 +167,6 @@ impl Settings {
             })?;
             (key.into(), secret.value.clone())
         };
-        let secrets = Secrets::default();
-        secrets.add("client secret", secret.trim());
         let unusable = |error: &dyn Error| self.unusable(auth_name, &causes(error));
         let server = match auth_name {
             TOKEN_URL => {
@@ -219,7 +214,6 @@ impl Settings {
             builder: builder.limits(limits),
             base_url: base.to_owned(),
             routes,
-            secrets,
             accept: Accept {
                 state: state.map(Arc::new),
                 ..self.accept.clone()
@@ -242,7 +236,6 @@ async fn simulated(limits: Limits, accept: Accept) -> Result<Service, Failure> {
         builder: builder.limits(limits),
         base_url: SIMULATED.to_owned(),
         routes: Vec::new(),
-        secrets: Secrets::default(),
         accept,
         simulated: Some(server),
     })

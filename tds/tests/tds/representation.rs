@@ -292,3 +292,30 @@ async fn text_of_the_service_reaches_the_developer_without_secrets() {
     )
     .await;
 }
+
+#[tokio::test]
+async fn service_that_repeats_its_request_shows_no_token() {
+    let token = "0paque-t0ken-of-the-service";
+    let bench = Bench::of(move |head, _| {
+        let issued = format!(r#"{{"access_token":"{token}","token_type":"Bearer"}}"#);
+        match path_of(head) {
+            "/token" => sized("200 OK", "", issued.as_bytes()),
+            "/json" => sized("400 Bad Request", "", issued.as_bytes()),
+            "/page" => sized("400 Bad Request", "", format!("<title>{head}").as_bytes()),
+            _ => sized("400 Bad Request", "", head.as_bytes()),
+        }
+    })
+    .await;
+    let mut run = bench.tds("backend --listen 127.0.0.1:0");
+    let upstream = bench.upstream.as_ref().expect("it has one");
+    run.env_remove("TDS_AUTH_URL");
+    run.env("TDS_TOKEN_URL", format!("{}/token", upstream.url));
+    let backend = Serving::start(run);
+    for path in ["/json", "/page", "/text"] {
+        let user = backend.get(path).await;
+        assert!(user.status == 400 && user.text().contains("[redacted]"));
+        assert!(!user.text().contains(token), "{path}: {}", user.text());
+    }
+    assert!(bench.heads().iter().any(|head| head.contains(token)));
+    assert_eq!(backend.get("*").await.status, 400, "no path");
+}
