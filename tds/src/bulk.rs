@@ -113,7 +113,9 @@ pub(crate) async fn run(job: Bulk, settings: &Settings) -> Result<Exit, Failure>
     let types = service.accept.as_str();
     let manifest = Manifest::open(&job.out, &service.base_url, types, !job.dry_run);
     let manifest = manifest.map_err(|error| {
-        Failure::usage(format!("{}: {error}", job.out.join(MANIFEST).display()))
+        let path = job.out.join(MANIFEST);
+        let next = "move it away, and its files are downloaded again";
+        Failure::usage(format!("{}: {error}; {next}", path.display()))
     })?;
     let client = match alone {
         Some(_) => settings.client(service.builder).await?,

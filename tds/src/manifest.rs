@@ -80,21 +80,22 @@ impl Manifest {
         appends: bool,
     ) -> io::Result<Self> {
         let path = out.join(MANIFEST);
-        let text = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            text => text?,
+        // As bytes: a line that a full disk has cut may end within a character.
+        let lines = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            lines => lines?,
         };
         let mut rows = Rows::default();
         if appends {
             let mut options = fs::OpenOptions::new();
             let mut file = options.append(true).create(true).open(path)?;
-            if !text.is_empty() && !text.ends_with('\n') {
+            if !lines.is_empty() && !lines.ends_with(b"\n") {
                 file.write_all(b"\n")?;
             }
             rows.file = Some(file);
         }
-        for line in text.lines() {
-            if let Ok(entry) = serde_json::from_str(line) {
+        for line in lines.split(|byte| *byte == b'\n') {
+            if let Ok(entry) = serde_json::from_slice(line) {
                 rows.put(entry);
             }
         }

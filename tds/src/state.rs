@@ -4,7 +4,7 @@
 use std::{
     fs,
     hash::{DefaultHasher, Hash, Hasher},
-    io::{self, Write as _},
+    io::{self, Read as _, Seek as _, Write as _},
     iter,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -108,11 +108,13 @@ impl State {
     /// milliseconds since 1970.
     fn take(&self, granted: u64, longest: Duration) -> io::Result<Duration> {
         let mut options = fs::OpenOptions::new();
-        let options = options.read(true).append(true).create(true);
+        let options = options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(&self.stamp)?;
         // The system releases the lock if the process ends meanwhile.
         file.lock()?;
-        let text = io::read_to_string(&file)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
         #[expect(
             clippy::disallowed_methods,
             reason = "the only clock that processes share"
@@ -148,8 +150,11 @@ impl State {
         all.retain(|it| *it + window > now);
         let millis = |it: &SystemTime| it.duration_since(UNIX_EPOCH).unwrap_or_default();
         let lines = all.iter().map(|it| format!("{}\n", millis(it).as_millis()));
-        file.set_len(0)?;
+        // Over the old ones, so that a full disk or a killed process loses none.
+        file.rewind()?;
         file.write_all(lines.collect::<String>().as_bytes())?;
+        let end = file.stream_position()?;
+        file.set_len(end)?;
         Ok(wait)
     }
 }

@@ -127,8 +127,10 @@ fn any_manifest_keeps_its_other_lines() {
     let cut = r#"{"file":"b","url":"/b","base_url":"http://b","part":"boot","etag":null}"#;
     let item = list::parse("/a\ta\n").expect("a list").remove(0);
     each(&[line, cut], |text| {
-        let text = text.replace("\"a\"", "\"c\"") + "\n" + line;
-        fs::write(folder.join(save::MANIFEST), text).expect("a file");
+        let others = text.replace("\"a\"", "\"c\"");
+        // The second line was cut within a character.
+        let lines = [others.as_bytes(), b"\n{\"file\":\"\xc3\n", line.as_bytes()].concat();
+        fs::write(folder.join(save::MANIFEST), lines).expect("a file");
         let manifest = manifest::Manifest::open(&folder, "http://b/", "*/*", true).expect("text");
         assert_eq!(manifest.outdated(&item, 7, None), None);
         assert!(manifest.outdated(&item, 8, None).is_some());

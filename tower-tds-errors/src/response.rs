@@ -20,7 +20,8 @@ impl Error {
     /// layer: after the last retry such a crate gets the response, and reads it as it always does.
     ///
     /// `Content-Length` is the length of the part that was read, and headers that belong to the
-    /// connection are removed. Check [`is_body_cut`](Self::is_body_cut) before, because bytes may be missing.
+    /// connection are removed. Check [`is_body_cut`](Self::is_body_cut) before, because bytes may be missing. Nothing else
+    /// is changed: before you pass it on to others, mind that a service may repeat the request in it, with the token.
     ///
     /// # Errors
     ///
