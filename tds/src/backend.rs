@@ -91,8 +91,7 @@ pub(crate) async fn run(job: Backend, settings: &Settings) -> Result<Exit, Failu
             None
         }
     };
-    let path = |target: &str| target.split('?').next().unwrap_or_default().to_owned();
-    let own = |target: &&String| OWN.contains(&&*path(target));
+    let own = |it: &&String| it.split('?').next().is_some_and(|path| OWN.contains(&path));
     if let Some(target) = list.iter().flatten().find(own) {
         let why = format!("--list: {target} is a path of tds itself");
         return Err(Failure::usage(why));
@@ -283,7 +282,7 @@ fn check_local(option: &str, address: SocketAddr, advice: &str) -> Result<(), Fa
 async fn bind(option: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
     let bound = TcpListener::bind(address).await;
     let bound = bound.and_then(|bound| bound.local_addr().map(|address| (bound, address)));
-    bound.map_err(|error| Failure::usage(format!("{option} {address}: {error}")))
+    bound.map_err(|error| Failure::usage(format!("{option} {address}: {error}; {FREE}")))
 }
 
 /// Whether a request names one host, so that no proxy in front can read another one (RFC 9112, section
@@ -299,5 +298,7 @@ fn has_its_host<B>(request: &Request<B>) -> bool {
 const STARTED: Duration = Duration::from_secs(10);
 
 const LOOK: Duration = Duration::from_millis(50);
+
+const FREE: &str = "name a free address of this machine";
 
 const ANY: &str = "*";
