@@ -154,10 +154,8 @@ impl<S, R> Waiting<S, R> {
         };
         let ends = deadline.map(|deadline| deadline.at);
         if ends.is_some_and(|ends| ends <= now) {
-            let (cause, _) = match &self.wait {
-                Some(wait) => self.wait_cause(wait.obstacle, now),
-                None => (WaitCause::Readiness, None),
-            };
+            let obstacle = self.wait.as_ref().and_then(|wait| wait.obstacle);
+            let (cause, _) = self.wait_cause(obstacle, now);
             let waited = now.saturating_duration_since(self.since(now));
             return Poll::Ready(Err(Error::new(Decision::Deadline, cause, Some(waited))));
         }
