@@ -209,14 +209,19 @@ impl Driver {
                 }
             }
         }
-        if let Some((_, asked)) = asking {
-            link = Some(asked.await.0);
+        // The store knows nothing of a member that it never answered.
+        let has_joined = self.status.borrow().answered.is_some();
+        if has_joined
+            && let Some((_, asked)) = asking
+            && let (back, Ok(_)) = asked.await
+        {
+            link = Some(back);
         }
         self.limiter
             .set_share(Share::default(), Instant::now(), None);
         self.status
             .send_modify(|status| status.share = Share::default());
-        if let Some(mut link) = link {
+        if let Some(mut link) = link.filter(|_| has_joined) {
             let question = self.member.leave(self.load(), Instant::now());
             // If no answer comes, the share ends by itself.
             let _answer = link.ask(question).await;

@@ -4,6 +4,7 @@ use std::{
     fs, io,
     io::{BufRead as _, BufReader},
     iter,
+    net::TcpListener,
     process::{Child, Command, Stdio},
 };
 
@@ -182,6 +183,18 @@ async fn unreachable_fleet_store_ends_a_job_before_any_request() {
         .await;
     says(&flag, "TDS_FLEET_STORE");
     assert_eq!(bench.asked(), (0, 0));
+}
+
+#[tokio::test]
+async fn silent_store_holds_no_job_after_its_deadline() {
+    let bench = Bench::new().await;
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let store = silent.local_addr().expect("its address");
+    let get = format!("get /v1/live/bus --deadline 1s --fleet redis://{store}");
+    says(&bench.ends(5, &get).await, "the deadline passed");
+    // A departure that waits for an answer would connect again, after five seconds.
+    silent.set_nonblocking(true).expect("it is open");
+    assert!(silent.accept().is_ok() && silent.accept().is_err());
 }
 
 /// Two nodes of a cluster on these ports and with these buses, with one half of the slots each.
