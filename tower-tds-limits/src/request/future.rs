@@ -171,12 +171,9 @@ impl<S, R> Waiting<S, R> {
             Poll::Pending => Some((WaitCause::Readiness, None)),
             Poll::Ready(Ok(())) => pause.map(|pause| (WaitCause::Pause, Some(pause.until()))),
         };
-        let max_waiting = stack.max_waiting;
+        let (most, is_ready) = (stack.max_waiting, obstacle.is_none());
         // Without readiness the call keeps its rank while later calls pass.
-        match self
-            .waiter
-            .poll_pass(cx, now, deadline, max_waiting, obstacle.is_none())
-        {
+        match self.waiter.poll_pass(cx, now, deadline, most, is_ready) {
             Poll::Ready(Ok(grant)) => return Poll::Ready(Ok(grant)),
             Poll::Ready(Err(decision)) => {
                 let (cause, left) = self.wait_cause(obstacle, now);
