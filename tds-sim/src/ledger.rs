@@ -182,7 +182,7 @@ impl Ledger {
             changed: Arc::default(),
             has_headers,
             book: Arc::new(Mutex::new(Book {
-                kept: kept.max(1),
+                kept,
                 ..Book::default()
             })),
         }
@@ -362,11 +362,11 @@ impl Book {
         self.recent.push_back(at);
         sums.largest_second = sums.largest_second.max(self.recent.len() as u64);
 
-        if self.arrivals.len() >= self.kept {
+        self.arrivals.push_back(arrival);
+        if self.arrivals.len() > self.kept {
             self.arrivals.pop_front();
             sums.arrivals_forgotten += 1;
         }
-        self.arrivals.push_back(arrival);
         number
     }
 

@@ -72,31 +72,23 @@ fn arrivals_a_second_apart_are_in_different_seconds() {
 
 #[test]
 fn forgotten_arrivals_stay_in_the_summary() {
-    let ledger = ledger(2);
-    let numbers: Vec<_> = (0..3)
-        .map(|n| arrive(&ledger, &format!("/{n}"), &HeaderMap::new()))
-        .collect();
-    for number in &numbers {
-        ledger.answer(*number, 200);
-        ledger.end(*number, Outcome::Complete);
+    for kept in [0, 2, 3] {
+        let ledger = ledger(kept);
+        let all = ["/0", "/1", "/2"];
+        let numbers = all.map(|target| arrive(&ledger, target, &HeaderMap::new()));
+        for number in numbers {
+            ledger.answer(number, 200);
+            ledger.end(number, Outcome::Complete);
+        }
+        let summary = ledger.summary();
+        let counts = (summary.data_calls, summary.complete, summary.in_progress);
+        assert_eq!((counts, summary.by_status[&200]), ((3, 3, 0), 3));
+        assert_eq!(summary.arrivals_forgotten, 3 - kept as u64);
+        let arrivals = ledger.arrivals();
+        let targets: Vec<_> = arrivals.iter().map(|it| &*it.target).collect();
+        assert_eq!(targets, all[3 - kept..]);
+        assert!(arrivals.iter().all(|it| it.outcome == Outcome::Complete));
     }
-    let summary = ledger.summary();
-    assert_eq!(
-        (summary.data_calls, summary.complete, summary.in_progress),
-        (3, 3, 0)
-    );
-    assert_eq!(
-        (summary.arrivals_forgotten, summary.by_status[&200]),
-        (1, 3)
-    );
-    let arrivals = ledger.arrivals();
-    let targets: Vec<_> = arrivals.iter().map(|kept| &*kept.target).collect();
-    assert_eq!(targets, ["/1", "/2"]);
-    assert!(
-        arrivals
-            .iter()
-            .all(|kept| kept.outcome == Outcome::Complete)
-    );
 }
 
 #[test]
