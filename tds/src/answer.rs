@@ -120,7 +120,7 @@ impl Accept {
             if let Some((name, value)) = asked.condition {
                 call = call.header(name.clone(), value.clone());
             }
-            let trouble = match self.answer(call.await?, asked).await {
+            let trouble = match self.answer(client, call.await?, asked).await {
                 Err(trouble @ (Trouble::Page(_) | Trouble::Pending(_))) => trouble,
                 answer => return answer,
             };
@@ -172,6 +172,7 @@ impl Accept {
     /// Decides whether a response answers a request. This is the only place that does.
     pub(crate) async fn answer(
         &self,
+        client: &Client,
         response: Response,
         asked: Asked<'_>,
     ) -> Result<Answer, Trouble> {
@@ -231,20 +232,21 @@ impl Accept {
         };
         let needs_a_byte = asked.replaces && !self.empty;
         if whole.is_none() {
-            self.begin(&mut data, needs_a_byte).await?;
+            self.begin(client, &mut data, needs_a_byte).await?;
         }
         Ok(Answer::New(data, whole))
     }
 
     /// Reads data until it is clear that it is no page, and not empty if it must not be.
-    async fn begin(&self, data: &mut Data, needs_a_byte: bool) -> Result<(), Trouble> {
+    async fn begin(&self, client: &Client, data: &mut Data, filled: bool) -> Result<(), Trouble> {
+        let secrets = client.tokens().secrets();
         let types = self.as_str().to_ascii_lowercase();
         let has_pages = page::TYPES.iter().any(|page| types.contains(page));
         let mut begin = BytesMut::new();
         let is_open = |headers: &HeaderMap, begin: &[u8]| match page::is_page(headers, begin) {
-            _ if needs_a_byte && begin.is_empty() => true,
+            _ if filled && begin.is_empty() => true,
             _ if has_pages || begin.len() >= BEGIN => false,
-            Some(is_page) => is_page && page::title(begin).is_none(),
+            Some(is_page) => is_page && page::title(begin, secrets).is_none(),
             None => true,
         };
         while is_open(&data.headers, &begin) {
@@ -253,12 +255,12 @@ impl Accept {
                 None => break,
             }
         }
-        if begin.is_empty() && needs_a_byte {
+        if begin.is_empty() && filled {
             return Err(Trouble::Empty);
         }
         let text = begin.get(..BEGIN).unwrap_or(&begin);
         if !has_pages && page::is_page(&data.headers, text) == Some(true) {
-            return Err(Trouble::Page(page::title(text)));
+            return Err(Trouble::Page(page::title(text, secrets)));
         }
         data.begin = begin.freeze();
         Ok(())

@@ -261,7 +261,7 @@ impl Downloads {
             let call = self.accept.on(self.client.get(asked.target), IDENTITY);
             let call = call.header(RANGE, format!("bytes={length}-"));
             match call.header(IF_RANGE, &**etag).await {
-                Ok(response) => match self.accept.answer(response, asked).await {
+                Ok(response) => match self.accept.answer(&self.client, response, asked).await {
                     Ok(Answer::New(data, whole)) => return Ok((data, whole)),
                     Err(Trouble::Service(error)) if error.kind() == Kind::UnexpectedResponse => {}
                     Ok(Answer::Same(_)) => {}
@@ -287,7 +287,8 @@ impl Downloads {
             range: None,
             ..asked
         };
-        Ok((self.accept.answer(call.await?, asked).await?.data()?, None))
+        let answer = self.accept.answer(&self.client, call.await?, asked).await?;
+        Ok((answer.data()?, None))
     }
 }
 

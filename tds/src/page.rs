@@ -1,6 +1,7 @@
 //! HTML pages in place of data: their first bytes, and their titles.
 
 use http::HeaderMap;
+use tower_tds_outcome::Secrets;
 
 use crate::header;
 
@@ -37,8 +38,8 @@ pub(crate) fn is_page(headers: &HeaderMap, begin: &[u8]) -> Option<bool> {
     (!starts.any(agrees)).then_some(false)
 }
 
-/// Returns the title of a page, in one line.
-pub(crate) fn title(begin: &[u8]) -> Option<String> {
+/// Returns the title of a page, in one line and without secrets.
+pub(crate) fn title(begin: &[u8], secrets: &Secrets) -> Option<String> {
     let text = String::from_utf8_lossy(begin);
     // Has the same length as the text, because only the case of ASCII letters changes.
     let lower = text.to_ascii_lowercase();
@@ -47,7 +48,8 @@ pub(crate) fn title(begin: &[u8]) -> Option<String> {
     let to = from + lower.get(from..)?.find("</title")?;
     let title = text.get(from..to)?.replace(char::is_control, " ");
     let words: Vec<_> = title.split_whitespace().collect();
-    Some(words.join(" ").chars().take(80).collect())
+    let title = secrets.redact(&words.join(" "));
+    Some(title.chars().take(80).collect())
 }
 
 pub(crate) const TYPES: [&str; 2] = ["text/html", "application/xhtml+xml"];

@@ -103,7 +103,7 @@ impl IntoResponse for Refusal {
 fn said(error: &Error, secrets: &Secrets) -> (String, Value) {
     let plain = |text: &str| secrets.redact(text);
     if page::is_page(&HeaderMap::new(), error.body()) == Some(true) {
-        let title = plain(&page::title(error.body()).unwrap_or_default());
+        let title = page::title(error.body(), secrets).unwrap_or_default();
         return (title.clone(), json!(title));
     }
     let text = plain(&String::from_utf8_lossy(error.body()));

@@ -298,10 +298,12 @@ async fn service_that_repeats_its_request_shows_no_token() {
     let token = "0paque-t0ken-of-the-service";
     let bench = Bench::of(move |head, _| {
         let issued = format!(r#"{{"access_token":"{token}","token_type":"Bearer"}}"#);
+        let page = format!("<html><title>{token}</title>");
         match path_of(head) {
             "/token" => sized("200 OK", "", issued.as_bytes()),
             "/json" => sized("400 Bad Request", "", issued.as_bytes()),
-            "/page" => sized("400 Bad Request", "", format!("<title>{head}").as_bytes()),
+            "/page" => sized("400 Bad Request", "", page.as_bytes()),
+            "/portal" => sized("200 OK", "", page.as_bytes()),
             _ => sized("400 Bad Request", "", head.as_bytes()),
         }
     })
@@ -318,4 +320,10 @@ async fn service_that_repeats_its_request_shows_no_token() {
     }
     assert!(bench.heads().iter().any(|head| head.contains(token)));
     assert_eq!(backend.get("*").await.status, 400, "no path");
+    assert_eq!(backend.get("/portal").await.status, 503);
+    let log = backend.log();
+    assert!(
+        log.contains("titled \"[redacted]\"") && !log.contains(token),
+        "{log}"
+    );
 }
