@@ -40,11 +40,8 @@ async fn silent_host_leaves_nine_tenths_of_another_hosts_rate() {
         }
     }
     calls.join_all().await;
-    assert!(
-        healthy.requests() >= 20 * SECONDS * 9 / 10,
-        "{} requests",
-        healthy.requests()
-    );
+    let requests = healthy.requests();
+    assert!(requests >= 20 * SECONDS * 9 / 10, "{requests} requests");
     assert!(healthy.peak_sockets() <= 60);
 }
 

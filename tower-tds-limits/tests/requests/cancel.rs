@@ -38,11 +38,8 @@ async fn randomly_dropped_calls_leave_no_permit_and_no_waiter() {
             advance(Duration::from_millis(rng.u64(..25))).await;
         }
     }
-    assert!(
-        service.arrivals().len() > 300,
-        "{}",
-        service.arrivals().len()
-    );
+    let arrivals = service.arrivals().len();
+    assert!(arrivals > 300, "{arrivals}");
     drop(calls);
     sleep(Duration::from_secs(120)).await;
     let snapshot = limiter.snapshot();
