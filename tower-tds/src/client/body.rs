@@ -19,7 +19,7 @@ use tokio::{
 use tower::BoxError;
 use tower_tds_errors::{Error, Kind, Sent};
 use tower_tds_limits::PermitBody;
-use tower_tds_outcome::{Cause, Outcome, Resend};
+use tower_tds_outcome::{Cause, Outcome, Resend, Secrets};
 
 use crate::http::http1::AnyBody;
 
@@ -46,7 +46,7 @@ pub struct ResponseBody {
     timer: Option<Pin<Box<Sleep>>>,
     received: u64,
     expected: Option<u64>,
-    request: Option<(Method, Uri)>,
+    request: Option<(Method, Uri, Secrets)>,
 }
 
 /// Bounds of a body.
@@ -65,7 +65,7 @@ impl ResponseBody {
     pub(crate) fn bounded(
         response: Response<PermitBody<AnyBody>>,
         bounds: BodyBounds,
-        request: Option<(Method, Uri)>,
+        request: Option<(Method, Uri, Secrets)>,
     ) -> Response<Self> {
         response.map(|body| Self {
             expected: body.size_hint().exact(),
@@ -107,10 +107,17 @@ impl ResponseBody {
         self.named(error.with_received(self.received, self.expected))
     }
 
+    /// Returns the text of an error that quotes this body, where the service may repeat a token.
+    #[cfg(feature = "json")]
+    pub(crate) fn redacted(&self, error: &impl fmt::Display) -> String {
+        let secrets = self.request.as_ref().map(|(.., secrets)| secrets.clone());
+        secrets.unwrap_or_default().redact(&error.to_string())
+    }
+
     /// Names the request in an error about this body.
     pub(crate) fn named(&self, error: Error) -> Error {
         match &self.request {
-            Some((method, uri)) => error.with_request(method.clone(), uri),
+            Some((method, uri, _)) => error.with_request(method.clone(), uri),
             None => error,
         }
     }

@@ -110,11 +110,11 @@ impl Response {
     #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
     pub async fn json<T: serde::de::DeserializeOwned>(mut self) -> Result<T, Error> {
         let bytes = self.whole().await?;
+        let body = self.0.body();
         serde_json::from_slice(unmarked(&bytes)).map_err(|error| {
-            let error = Error::new(Kind::Malformed, error).with_sent(Sent::Answered);
-            let error =
-                error.with_advice("compare the body with the type that it is deserialized into");
-            self.0.body().named(error)
+            let error = Error::new(Kind::Malformed, body.redacted(&error));
+            let next = "compare the body with the type that it is deserialized into";
+            body.named(error.with_sent(Sent::Answered).with_advice(next))
         })
     }
 

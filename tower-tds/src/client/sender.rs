@@ -77,7 +77,8 @@ impl Sender {
             match self.complete(whole) {
                 Ok(()) => {
                     bounds.deadline = self.bound(whole, deadline);
-                    asked = Some((whole.method().clone(), whole.uri().clone()));
+                    let secrets = self.tokens.secrets().clone();
+                    asked = Some((whole.method().clone(), whole.uri().clone(), secrets));
                 }
                 Err(error) => request = Err(error),
             }
