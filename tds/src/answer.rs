@@ -237,7 +237,7 @@ impl Accept {
         Ok(Answer::New(data, whole))
     }
 
-    /// Reads data until it is clear that it is no page, and not empty if it must not be.
+    /// Reads data until it is clear that it is no page, and that it has a byte if it must be `filled`.
     async fn begin(&self, client: &Client, data: &mut Data, filled: bool) -> Result<(), Trouble> {
         let secrets = client.tokens().secrets();
         let types = self.as_str().to_ascii_lowercase();

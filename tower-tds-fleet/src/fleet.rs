@@ -209,7 +209,7 @@ impl Driver {
                 }
             }
         }
-        // The store knows nothing of a member that it never answered.
+        // A member that was never answered holds nothing. If the store has a record of it all the same, that ends by itself.
         let has_joined = self.status.borrow().answered.is_some();
         if has_joined
             && let Some((_, asked)) = asking

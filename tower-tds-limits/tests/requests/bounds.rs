@@ -146,7 +146,7 @@ async fn call_made_at_its_deadline_is_not_sent() {
     let service = layer(&limited.limiter).layer(limited.service.clone());
     let call = service.oneshot(request_until(Instant::now()));
     let error = unsent(call.await).expect("it is too late");
-    // There was no wait for a token, which it would name otherwise.
+    // It has not waited for a token, so the error must not send its reader to the token endpoint.
     assert!(error.is_timeout() && error.cause() == Some(WaitCause::Rate));
     assert_eq!(limited.service.arrivals(), []);
 }
